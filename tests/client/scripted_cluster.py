@@ -194,16 +194,19 @@ class World:
 
 class Broker(Coordinator):
     """One of them. `stands_still` keeps it from answering, `is_dead` closes what connects, `hangs_up` closes each
-    connection after an answer of these APIs, and `swallows` are answers that are lost with their connection.
+    connection after an answer of these APIs, and `swallows` are answers that are lost with their connection. `babbles`
+    are bytes that the next request of an API gets instead of being carried out.
     """
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.number = number
+        self.host = "127.0.0.1"
         self.port = 0
         self.is_dead = False
         self.hangs_up: set[int] = set()
         self.swallows: Counter[int] = Counter()
+        self.babbles: dict[int, bytes] = {}
         self.asked: Counter[str] = Counter()
         self._may_go_on = trio.Event()
         self._may_go_on.set()
@@ -248,6 +251,9 @@ class Broker(Coordinator):
         api = APIS[key]
         self.asked[api.name] += 1
         await self._may_go_on.wait()
+        if (babble := self.babbles.pop(key, None)) is not None:
+            await stream.send_all(babble)
+            return key
         handler: Callable[[Any], Awaitable[Any]] = getattr(self, f"_on_{key}")
         answer = await handler(api.decode_request(version, frame, body))
         await self._may_go_on.wait()
@@ -278,7 +284,7 @@ class Broker(Coordinator):
         living = [each for each in world.brokers.values() if not each.is_dead]
         names = world.topics if message.topics is None else [each.name for each in message.topics]
         return MetadataResponse(
-            brokers=[MetadataResponseBroker(each.number, "127.0.0.1", each.port) for each in living],
+            brokers=[MetadataResponseBroker(each.number, each.host, each.port) for each in living],
             cluster_id="scripted",
             controller_id=living[0].number if living else NO_LEADER,
             topics=[

@@ -36,7 +36,7 @@ def test_answers_come_in_the_order_of_sending(ends: Ends) -> None:
 def test_no_answer_in_time(ends: Ends) -> None:
     connection, _ = ends
     connection.send(METADATA, METADATA_REQUEST)
-    with pytest.raises(TimeoutError, match=r"no answer within 0\.02 s|timed out"):
+    with pytest.raises(TimeoutError, match=r"no answer from the broker within 0\.02 s"):
         connection.receive(timeout_ms=20)
     assert connection.closed
     with pytest.raises(ConnectionLost):

@@ -200,9 +200,11 @@ def test_versions_both_sides_have() -> None:
         protocol.versions = {METADATA.key: (0, 4)}
         assert protocol.version(METADATA) == 4
         protocol.versions = {METADATA.key: (10, 12)}
-        with pytest.raises(LocalProtocolError, match="the broker has versions 10 to 12, this client 0 to 9"):
+        with pytest.raises(
+            LocalProtocolError, match="the broker at memory:1 is newer: it has versions 10 to 12, this client 0 to 9"
+        ):
             protocol.version(METADATA)
-        with pytest.raises(LocalProtocolError, match="the broker has no DescribeConfigs"):
+        with pytest.raises(LocalProtocolError, match="the broker at memory:1 has no DescribeConfigs"):
             await script.connection.call(DESCRIBE_CONFIGS, DescribeConfigsRequest())
 
     run(test)

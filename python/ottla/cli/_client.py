@@ -117,6 +117,7 @@ def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cl
     """
     from ottla.cli._interrupts import run as run_quietly
     from ottla.client.cluster import Cluster
+    from ottla.client.errors import NotABroker
 
     parsed_bootstrap(bootstrap, "--bootstrap")
     secured = security()
@@ -129,6 +130,8 @@ def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cl
                 await cluster.any_connection()
             except ValueError as error:  # what --command-config names cannot be read
                 raise click.ClickException(f"{doing}: {error}") from None
+            except NotABroker:
+                raise
             except OSError as error:
                 raise click.ClickException(
                     f"{doing}: {error}; is a broker running there? (`ottla serve` starts one, `ottla doctor "

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.client.cluster_admin import ClusterAdmin
     from ottla.client.connection import Connection
     from ottla.client.consumer import ArrowBatch, At, Consumer, RebalanceListener, Record
-    from ottla.client.errors import ConnectionLost, TlsFailed, UnknownHost
+    from ottla.client.errors import ConnectionLost, NotABroker, TlsFailed, UnknownHost
     from ottla.client.groups import Committed
     from ottla.client.membership import GroupMetadata
     from ottla.client.producer import Producer
@@ -58,6 +58,7 @@ __all__ = [
     "Consumer",
     "Delivered",
     "GroupMetadata",
+    "NotABroker",
     "Partition",
     "Prepared",
     "Producer",
@@ -90,6 +91,7 @@ _FILES = {
     "Consumer": "consumer",
     "Delivered": "batches",
     "GroupMetadata": "membership",
+    "NotABroker": "errors",
     "Partition": "admin",
     "Prepared": "transactional",
     "Producer": "producer",

@@ -11,8 +11,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ottla.client.errors import ConnectionLost, ended
-from ottla.client.frames import FrameReader
+from ottla.client.errors import ConnectionLost, NotABroker, broke, check_address, ended, place, unreachable
+from ottla.client.frames import FRAME_BYTES_MAX, FrameReader
 from ottla.client.protocol import Protocol
 from ottla.client.refusal import refused
 from ottla.errors import RemoteProtocolError
@@ -39,7 +39,7 @@ class BlockingConnection:
         place: str = "the broker",
         security: Security | None = None,
     ) -> None:
-        self.protocol = Protocol(client_id)
+        self.protocol = Protocol(client_id, place)
         self.timeout_ms = timeout_ms
         self.place = place
         self._security = security
@@ -63,14 +63,20 @@ class BlockingConnection:
 
         Raises:
             OSError: nothing listens there, or not within `timeout_ms` (TimeoutError).
-            ConnectionLost: it closed the connection. RemoteProtocolError: it does not speak Kafka's protocol.
+            ConnectionLost: it closed the connection. NotABroker: it does not speak Kafka's protocol.
             SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState: it does not take us.
             TlsFailed: it cannot be trusted, or has no TLS in common with us.
             ValueError: what `security` names cannot be read.
         """
-        place = f"{host}:{port}"
+        where = place(host, port)
         connection: Self | None = None
-        endpoint = socket.create_connection((host, port), timeout_ms / 1000)
+        check_address(host, port)
+        try:
+            endpoint = socket.create_connection((host, port), timeout_ms / 1000)
+        except TimeoutError:
+            raise TimeoutError(f"{where} did not answer within {timeout_ms / 1000:g} s") from None
+        except OSError as problem:
+            raise unreachable(host, port, problem) from problem
         try:
             endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
@@ -78,19 +84,31 @@ class BlockingConnection:
                 from ottla.client.tls import encrypted_socket
 
                 endpoint = encrypted_socket(endpoint, host, port, security)
-            connection = cls(endpoint, client_id, timeout_ms=timeout_ms, place=place, security=security)
-            version: int | None = API_VERSIONS.versions[-1]
-            while version is not None:
-                answer = connection.call(API_VERSIONS, connection.protocol.negotiation_request(), version)
-                version = connection.protocol.negotiated(version, answer)
+            connection = cls(endpoint, client_id, timeout_ms=timeout_ms, place=where, security=security)
+            connection._negotiate()
             if security is not None and security.sasl:
                 connection._authenticate(security)
         except BaseException as problem:
             endpoint.close()
-            if isinstance(problem, ConnectionLost) and connection is not None:
-                raise refused(problem, security, place) from problem
+            if isinstance(problem, NotABroker):
+                raise
+            if isinstance(problem, ConnectionLost) and connection is not None and not connection._frames.is_amid:
+                raise refused(problem, security, where) from problem
             raise
         return connection
+
+    def _negotiate(self) -> None:
+        from ottla.client.strangers import FIRST_ANSWER_BYTES_MAX, is_no_broker
+
+        self._frames.bytes_max = FIRST_ANSWER_BYTES_MAX
+        version: int | None = API_VERSIONS.versions[-1]
+        try:
+            while version is not None:
+                answer = self.call(API_VERSIONS, self.protocol.negotiation_request(), version)
+                version = self.protocol.negotiated(version, answer)
+        except RemoteProtocolError as problem:
+            raise is_no_broker(self.place, self._frames.rest(), problem) from problem
+        self._frames.bytes_max = FRAME_BYTES_MAX
 
     @property
     def closed(self) -> bool:
@@ -133,7 +151,7 @@ class BlockingConnection:
             raise
         except OSError as problem:
             self.close()
-            raise ConnectionLost(str(problem)) from problem
+            raise broke(self.place, problem) from problem
 
     def receive(self, *, timeout_ms: float | None = None) -> Any:
         """The next answer.
@@ -152,19 +170,28 @@ class BlockingConnection:
             while len(self._answers) < count:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise TimeoutError(f"no answer within {limit_ms / 1000:g} s")
+                    raise TimeoutError
                 self._socket.settimeout(left)
                 size = self._socket.recv_into(self._frames.buffer())
                 if not size:
-                    raise ended(self.place, begins=self._security is None and self.protocol.begins)
+                    begins = self._security is None and self.protocol.begins
+                    raise ended(self.place, begins=begins, is_amid=self._frames.is_amid)
                 self._frames.received(size)
                 self._answers.extend(self.protocol.decode(frame)[1] for frame in self._frames.frames())
-        except (TimeoutError, ConnectionLost, RemoteProtocolError):
+        except TimeoutError:
+            self.close()
+            raise TimeoutError(f"no answer from {self.place} within {limit_ms / 1000:g} s") from None
+        except ConnectionLost:
             self.close()
             raise
+        except RemoteProtocolError as problem:
+            self.close()
+            # While versions are asked, who asks says whose answer it is.
+            where = "" if self.protocol.versions is None else f"{self.place}: "
+            raise RemoteProtocolError(f"{where}{problem}") from problem
         except OSError as problem:
             self.close()
-            raise ConnectionLost(str(problem)) from problem
+            raise broke(self.place, problem) from problem
 
     def _authenticate(self, security: Security) -> None:
         """At first, and again before the session ends (KIP-368). Answers that are under way come before."""

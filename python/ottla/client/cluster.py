@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 import trio
 
 from ottla.client.connection import TIMEOUT_MS, Connection, need_trio
-from ottla.client.errors import ConnectionLost, UnknownHost, place
+from ottla.client.errors import BadAddress, ConnectionLost, NotABroker, UnknownHost, place
 from ottla.client.hedging import first_of
+from ottla.client.strangers import need_metadata
 from ottla.errors import (
     BrokerNotAvailable,
     KafkaError,
@@ -116,6 +117,23 @@ def lacks(partition: TopicPartition, count: int) -> UnknownTopicOrPartition:
     return UnknownTopicOrPartition(f"topic '{partition.topic}' has no partition {partition.partition}: it has {has}")
 
 
+def _named_by_brokers(problem: BadAddress | NotABroker) -> BadAddress | NotABroker:
+    """The error of an address that is not of the bootstrap list: whoever reads it has never written it."""
+    hint = "; brokers name this address to clients (advertised.listeners)"
+    if isinstance(problem, BadAddress):
+        return BadAddress(problem.errno, f"{problem.strerror}{hint}")
+    return NotABroker(f"{problem}{hint}")
+
+
+def _reasons(problems: Mapping[Address, Exception]) -> str:
+    """What was met at each address; once, and without the address, where that is everywhere the same."""
+    texts = {address: getattr(each, "strerror", None) or str(each) for address, each in problems.items()}
+    short = {text.removeprefix(f"{address}: ") for address, text in texts.items()}
+    if len(short) == 1:
+        return short.pop()
+    return "; ".join(text if text.startswith(str(address)) else f"{address}: {text}" for address, text in texts.items())
+
+
 class Cluster:
     """Connections to the brokers of a cluster; `async with Cluster("host:9092") as cluster: ...`.
 
@@ -148,7 +166,7 @@ class Cluster:
         """The open connection to a broker, or a new one.
 
         Raises:
-            OSError, ConnectionLost, RemoteProtocolError, SaslAuthenticationFailed: as `Connection.connect`.
+            OSError, ConnectionLost, NotABroker, SaslAuthenticationFailed: as `Connection.connect`.
         """
         if not self._connections:
             need_trio()
@@ -183,13 +201,24 @@ class Cluster:
                     await found.aclose()
 
     async def _connect(self, address: Address) -> Connection:
-        return await Connection.connect(
-            *address,
-            self.client_id,
-            timeout_ms=self.timeout_ms,
-            security=self.security,
-            is_known=bool(self.metadata.brokers),
-        )
+        try:
+            connection = await Connection.connect(
+                *address,
+                self.client_id,
+                timeout_ms=self.timeout_ms,
+                security=self.security,
+                is_known=bool(self.metadata.brokers),
+            )
+            try:
+                need_metadata(str(address), connection.protocol)
+            except NotABroker:
+                await connection.aclose()
+                raise
+            return connection
+        except (BadAddress, NotABroker) as problem:
+            if address in self.bootstrap:
+                raise
+            raise _named_by_brokers(problem) from problem
 
     async def any_connection(self) -> Connection:
         """A connection to whichever broker answers: first the open ones, then the known ones, then the bootstrap list.
@@ -197,6 +226,7 @@ class Cluster:
 
         Raises:
             ConnectionLost: none does. UnknownHost: no broker was ever reached, and no name in the list is known.
+            NotABroker: none was ever reached, and everywhere something else answers, or the name is unknown.
         """
         for connection in self._connections.values():
             if not connection.closed and connection.silent_s() < SILENT_MS / 1000:
@@ -223,7 +253,7 @@ class Cluster:
     async def _first(self, use: Callable[[Connection], Awaitable[T]]) -> T:
         """What is first given of this use of brokers' connections, in the order that `any_connection` tells."""
         need_trio()
-        problems: list[Exception] = []
+        problems: dict[Address, Exception] = {}
         is_reached = False
 
         async def attempt(address: Address) -> T:
@@ -231,7 +261,7 @@ class Cluster:
             try:
                 connection = await self.connection(address)
             except (OSError, RemoteProtocolError) as problem:
-                problems.append(problem)
+                problems[address] = problem
                 raise
             is_reached = True
             return await use(connection)
@@ -241,13 +271,24 @@ class Cluster:
         except (OSError, RemoteProtocolError) as problem:
             if is_reached:
                 raise
-            is_unknown = not self.metadata.brokers and all(
-                isinstance(each, socket.gaierror) and each.errno in UNKNOWN_NAME for each in problems
-            )
+            if len(problems) == 1 and isinstance(problem, NotABroker):
+                raise
             names = ", ".join(map(str, self.bootstrap))
-            kind = UnknownHost if is_unknown else ConnectionLost
-            why = getattr(problem, "strerror", None) or str(problem).removeprefix(f"{names}: ")
-            raise kind(f"no broker answers at {names}: {why}") from problem
+            raise self._kind(problems.values())(f"no broker answers at {names}: {_reasons(problems)}") from problem
+
+    def _kind(self, problems: Collection[Exception]) -> type[ConnectionLost]:
+        """Of the error that no broker was reached, by what was met at each address."""
+        unknown = [isinstance(each, BadAddress) and each.errno in UNKNOWN_NAME for each in problems]
+        others = [isinstance(each, NotABroker) for each in problems]
+        if self.metadata.brokers or not all(a or b for a, b in zip(unknown, others, strict=True)):
+            return ConnectionLost
+        return NotABroker if any(others) else UnknownHost
+
+    def is_in_vain(self, problem: BaseException | None) -> bool:
+        """Whether it is the error of a cluster that waiting does not mend. Where a broker was once, one may come
+        again.
+        """
+        return isinstance(problem, UnknownHost | NotABroker) and not self.metadata.brokers
 
     def _by_readiness(self) -> list[Address]:
         """All addresses, those first at which a broker is most likely to answer."""
@@ -396,8 +437,8 @@ class Cluster:
         """Repeats an attempt while it fails with what may pass, waiting longer each time, for `timeout_ms` in all, and
         with an unknown topic or partition for `gone_ms`.
 
-        `final` are errors that are not to be repeated here although they may be elsewhere. `UnknownHost` is repeated
-        nowhere. Raises the last error.
+        `final` are errors that are not to be repeated here although they may be elsewhere. `UnknownHost` and
+        `NotABroker` are not repeated before a broker was reached. Raises the last error.
         """
         if not self._connections:
             need_trio()
@@ -407,8 +448,6 @@ class Cluster:
             until = deadline
             try:
                 return await attempt()
-            except UnknownHost:
-                raise
             except final:
                 raise
             except KafkaError as problem:
@@ -419,7 +458,9 @@ class Cluster:
                     gone_at = math.inf
                 if not problem.retriable or trio.current_time() + wait_ms / 1000 > until:
                     raise
-            except (OSError, RemoteProtocolError):
+            except (OSError, RemoteProtocolError) as problem:
+                if self.is_in_vain(problem):
+                    raise
                 self.metadata.controller_id = NO_LEADER
                 if trio.current_time() + wait_ms / 1000 > deadline:
                     raise

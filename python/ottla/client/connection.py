@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
-from ottla.client.errors import ConnectionLost, ended, unreachable
-from ottla.client.frames import FrameReader
+from ottla.client.errors import BadAddress, ConnectionLost, NotABroker, broke, check_address, ended, place, unreachable
+from ottla.client.frames import FRAME_BYTES_MAX, FrameReader
 from ottla.client.protocol import Protocol
 from ottla.client.refusal import refused
 from ottla.errors import RemoteProtocolError
@@ -75,7 +75,8 @@ class Connection:
     ) -> None:
         self.host = host
         self.port = port
-        self.protocol = Protocol(client_id)
+        self._place = place(host, port)
+        self.protocol = Protocol(client_id, self._place)
         self._security = security
         self._is_known = is_known
         self._renew_at: float | None = None
@@ -105,7 +106,7 @@ class Connection:
 
         Raises:
             OSError: nothing listens there, or not within `timeout_ms` (TimeoutError).
-            ConnectionLost: it closed the connection. RemoteProtocolError: it does not speak Kafka's protocol.
+            ConnectionLost: it closed the connection. NotABroker: it does not speak Kafka's protocol.
             SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState: it does not take us.
             TlsFailed: it cannot be trusted, or has no TLS in common with us.
             ValueError: what `security` names cannot be read. RuntimeError: this is not trio.
@@ -114,6 +115,7 @@ class Connection:
         stream: trio.abc.Stream | None = None
         connection: Self | None = None
         try:
+            check_address(host, port)
             with trio.fail_after(timeout_ms / 1000):
                 stream = await trio.open_tcp_stream(host, port)
                 if security is not None and security.tls:
@@ -129,20 +131,32 @@ class Connection:
             if stream is not None:
                 await trio.aclose_forcefully(stream)
             if isinstance(problem, trio.TooSlowError):
-                raise TimeoutError(f"{host}:{port} did not answer within {timeout_ms / 1000:g} s") from None
-            if isinstance(problem, ConnectionLost) and connection is not None and not is_known:
-                raise refused(problem, security, f"{host}:{port}") from problem
-            if stream is None and isinstance(problem, OSError):
+                raise TimeoutError(f"{place(host, port)} did not answer within {timeout_ms / 1000:g} s") from None
+            if isinstance(problem, NotABroker):
+                raise
+            says_nothing = connection is not None and not connection._frames.is_amid
+            if isinstance(problem, ConnectionLost) and says_nothing and not is_known:
+                raise refused(problem, security, place(host, port)) from problem
+            if stream is None and isinstance(problem, OSError) and not isinstance(problem, BadAddress):
                 raise unreachable(host, port, problem) from problem
             raise
         return connection
 
     async def negotiate(self) -> None:
-        """Asks the broker for its versions; `connect` has done this."""
+        """Asks the broker for its versions; `connect` has done this. Raises NotABroker: it does not speak Kafka's
+        protocol. Others as `call`; KafkaError: it refuses to answer.
+        """
+        from ottla.client.strangers import FIRST_ANSWER_BYTES_MAX, is_no_broker
+
+        self._frames.bytes_max = FIRST_ANSWER_BYTES_MAX
         version: int | None = API_VERSIONS.versions[-1]
-        while version is not None:
-            answer = await self.call(API_VERSIONS, self.protocol.negotiation_request(), version)
-            version = self.protocol.negotiated(version, answer)
+        try:
+            while version is not None:
+                answer = await self.call(API_VERSIONS, self.protocol.negotiation_request(), version)
+                version = self.protocol.negotiated(version, answer)
+        except RemoteProtocolError as problem:
+            raise is_no_broker(self._place, self._frames.rest(), problem) from problem
+        self._frames.bytes_max = FRAME_BYTES_MAX
 
     @property
     def closed(self) -> bool:
@@ -193,7 +207,7 @@ class Connection:
         raise self._silent(api, timeout_ms)
 
     def _silent(self, api: Api[Any, Any], timeout_ms: float) -> TimeoutError:
-        return TimeoutError(f"no answer to {api.name} from {self.host}:{self.port} within {timeout_ms / 1000:g} s")
+        return TimeoutError(f"no answer to {api.name} from {self._place} within {timeout_ms / 1000:g} s")
 
     async def post(self, api: Api[Request, Any], message: Request, version: int | None = None) -> None:
         """Sends a request that a broker never answers: Produce with acks=0."""
@@ -240,7 +254,7 @@ class Connection:
         try:
             await self._stream.send_all(frame)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as problem:
-            await self._lose(ConnectionLost(f"{self.host}:{self.port} closed the connection"))
+            await self._lose(ConnectionLost(f"{self._place} closed the connection"))
             raise self._lost_error() from problem
         except trio.Cancelled:
             await self._lose(ConnectionLost("a request was cancelled half sent"))
@@ -251,7 +265,7 @@ class Connection:
         """While nobody else sends: what came between would be refused."""
         from ottla.client.sasl import authentication, renewal_s
 
-        conversation = authentication(security, f"{self.host}:{self.port}")
+        conversation = authentication(security, self._place)
         try:
             api, message = next(conversation)
             while True:
@@ -261,7 +275,7 @@ class Connection:
             after_s = renewal_s(end.value)
             self._renew_at = None if after_s is None else trio.current_time() + after_s
         except BaseException:
-            await self._lose(ConnectionLost(f"{self.host}:{self.port}: authentication did not come to its end"))
+            await self._lose(ConnectionLost(f"{self._place}: authentication did not come to its end"))
             raise
 
     async def _answer(self, waiter: _Waiter) -> Any:
@@ -291,15 +305,20 @@ class Connection:
                 self._heard_at = trio.current_time()
                 if not data:
                     begins = self._security is None and not self._is_known and self.protocol.begins
-                    raise ended(f"{self.host}:{self.port}", begins=begins)
+                    raise ended(self._place, begins=begins, is_amid=self._frames.is_amid)
                 for frame in self._frames.feed(data):
                     self._deliver(frame)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as problem:
-            await self._lose(ConnectionLost(f"{self.host}:{self.port}: {problem.__cause__ or problem}"))
+            await self._lose(broke(self._place, problem))
             raise self._lost_error() from problem
-        except (ConnectionLost, RemoteProtocolError) as problem:
+        except ConnectionLost as problem:
             await self._lose(problem)
             raise
+        except RemoteProtocolError as problem:
+            # While versions are asked, who asks says whose answer it is.
+            where = "" if self.protocol.versions is None else f"{self._place}: "
+            await self._lose(RemoteProtocolError(f"{where}{problem}"))
+            raise self._lost_error() from problem
         finally:
             self._reading = False
 

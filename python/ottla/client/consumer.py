@@ -264,6 +264,7 @@ class Consumer:
 
         Raises:
             KafkaError: a partition does not exist. CoordinatorNotAvailable, NetworkException: nobody can be asked.
+            UnknownHost, NotABroker: nobody is there who could ever be asked.
         """
         bell = Bell()
         starts = self._new_starts(bell.ring)
@@ -273,6 +274,9 @@ class Consumer:
             starts.find()
             for problem in (*starts.refused.values(), *starts.gone(self.gone_ms).values()):
                 raise problem
+            for cause in (each.__cause__ for each in starts.problems.values()):
+                if cause is not None and self.cluster.is_in_vain(cause):
+                    raise cause
             waited_ms = (trio.current_time() - began) * 1000
             if waited_ms >= self.gone_ms and (starts.found or waited_ms >= self.cluster.timeout_ms):
                 if starts.found:

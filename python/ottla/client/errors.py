@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 
-from ottla.errors import SaslAuthenticationFailed
+from ottla.errors import RemoteProtocolError, SaslAuthenticationFailed
 
 
 class ConnectionLost(ConnectionError):
@@ -13,6 +14,14 @@ class ConnectionLost(ConnectionError):
 
 class UnknownHost(ConnectionLost):
     """No name in the bootstrap list is known to the resolver. Trying again does not help, as in Java's client."""
+
+    retriable = False
+
+
+class NotABroker(ConnectionLost, RemoteProtocolError):
+    """Something else answers there: a web server, a port with TLS, a controller of KRaft. The text says what came, from
+    which address, and what to do. It does not become a broker by waiting.
+    """
 
     retriable = False
 
@@ -28,24 +37,63 @@ def place(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def unreachable(host: str, port: int, problem: OSError) -> OSError:
-    """The error of a connection that could not be made, with what its attempts met: trio names only the address, and
-    keeps the rest, an error for each address that the name has, in a group. Other errors are given back as they are.
+class BadAddress(socket.gaierror):
+    """The resolver does not know a name, or cannot be asked. The text has the address and no number."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def check_address(host: str, port: int) -> None:
+    """Whether anybody can listen there. The resolver takes any number for a port, and means another one by it.
+
+    Raises:
+        BadAddress: no.
     """
+    why = None
+    if not host:
+        why = "no host is named"
+    elif not 0 < port < 65536:
+        why = "no port has this number"
+    else:
+        try:
+            host.encode("idna")
+        except UnicodeError:
+            why = "no host can have this name"
+    if why is not None:
+        raise BadAddress(socket.EAI_NONAME, f"{place(host, port)}: {why}")
+
+
+def unreachable(host: str, port: int, problem: OSError) -> OSError:
+    """The error of a connection that could not be made, with the address, and with what its attempts met: trio names
+    only the address, and keeps the rest, an error for each address that the name has, in a group.
+    """
+    where = place(host, port)
+    if isinstance(problem, socket.gaierror):
+        return BadAddress(problem.errno, f"{where}: {(problem.strerror or '').removeprefix(f'{where}: ')}")
     if not isinstance(problem.__cause__, ExceptionGroup):
-        return problem
+        return type(problem)(f"{where}: {os.strerror(problem.errno)}") if problem.errno else problem
     met = problem.__cause__.exceptions
     # The text says the address again, as Python writes it.
     reasons = dict.fromkeys(
         os.strerror(each.errno) if isinstance(each, OSError) and each.errno else str(each) for each in met
     )
     kind = type(met[0]) if isinstance(met[0], ConnectionError) else OSError
-    return kind(f"{place(host, port)}: {', '.join(reasons)}")
+    return kind(f"{where}: {', '.join(reasons)}")
 
 
-def ended(place: str, *, begins: bool) -> ConnectionLost:
+def broke(place: str, problem: BaseException) -> ConnectionLost:
+    """A connection broke, by what the system says of it, perhaps as the cause of another error."""
+    cause = problem.__cause__ or problem
+    reason = os.strerror(cause.errno) if isinstance(cause, OSError) and cause.errno else str(cause)
+    return ConnectionLost(f"{place}: {reason}")
+
+
+def ended(place: str, *, begins: bool, is_amid: bool) -> ConnectionLost:
     """The other side closed a connection. `begins`: without a user, and after one question at most: a broker that wants
-    one tells its versions to everybody, and nothing else.
+    one tells its versions to everybody, and nothing else. `is_amid`: a part of an answer had come.
     """
+    if is_amid:
+        return ConnectionLost(f"{place} closed the connection in the middle of an answer")
     hint = "; does this port want a user (security.protocol, SASL)?" if begins else ""
     return ConnectionLost(f"{place} closed the connection{hint}")

@@ -24,12 +24,21 @@ class FrameReader:
     """
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self._bytes_max = frame_bytes_max
+        self.bytes_max = frame_bytes_max
         self._staging = bytearray(STAGING_BYTES)
         self._start = 0
         self._end = 0
         self._large: bytearray | None = None
         self._large_end = 0
+
+    @property
+    def is_amid(self) -> bool:
+        """Whether a part of a frame is here."""
+        return self._large is not None or self._end > self._start
+
+    def rest(self) -> bytes:
+        """What came and is no whole frame, as far as it fits the staging area; after an error, what is none."""
+        return bytes(self._staging[self._start : self._end])
 
     def buffer(self) -> memoryview:
         """Where the next bytes belong. Never empty once `frames()` has been drained."""
@@ -69,8 +78,8 @@ class FrameReader:
         while self._end - self._start >= LENGTH_BYTES:
             body = self._start + LENGTH_BYTES
             length = int.from_bytes(self._staging[self._start : body], "big", signed=True)
-            if not 0 <= length <= self._bytes_max:
-                raise RemoteProtocolError(f"a frame of {length} bytes; the limit is {self._bytes_max}")
+            if not 0 <= length <= self.bytes_max:
+                raise RemoteProtocolError(f"a frame of {length} bytes; the limit is {self.bytes_max}")
             here = self._end - body
             if length <= here:
                 self._start = body + length

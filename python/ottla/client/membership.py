@@ -329,7 +329,7 @@ class Membership:
         problem = cause if isinstance(cause, KafkaError) else CoordinatorNotAvailable(str(cause))
         await self.connection.failed(problem)
         is_late = trio.current_time() > deadline and not isinstance(problem, CoordinatorLoadInProgress)
-        if problem.retriable and not is_late:
+        if problem.retriable and not is_late and not self.cluster.is_in_vain(cause.__cause__):
             return False
         self.failure = problem
         # A member that was fenced must not fight with the one that has its name.

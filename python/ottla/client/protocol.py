@@ -39,8 +39,9 @@ class Protocol:
     Not to be shared between threads. After a `RemoteProtocolError` the connection must be closed.
     """
 
-    def __init__(self, client_id: str | None) -> None:
+    def __init__(self, client_id: str | None, place: str = "") -> None:
         self.client_id = client_id
+        self._broker = f"the broker at {place}" if place else "the broker"
         self.versions: Mapping[int, tuple[int, int]] | None = None
         self.in_flight: deque[InFlight] = deque()
         self._next_correlation_id = 0
@@ -60,12 +61,15 @@ class Protocol:
         if self.versions is None:
             raise LocalProtocolError("versions were not negotiated; say which version to use")
         if api.key not in self.versions:
-            raise LocalProtocolError(f"the broker has no {api.name} (key {api.key})")
+            raise LocalProtocolError(f"{self._broker} has no {api.name} (key {api.key})")
         lowest, highest = self.versions[api.key]
         chosen = min(highest, api.versions[-1])
         if chosen < max(lowest, api.versions[0]):
             ours = f"{api.versions[0]} to {api.versions[-1]}"
-            raise LocalProtocolError(f"{api.name}: the broker has versions {lowest} to {highest}, this client {ours}")
+            age = "newer" if lowest > api.versions[-1] else "older"
+            raise LocalProtocolError(
+                f"{api.name}: {self._broker} is {age}: it has versions {lowest} to {highest}, this client {ours}"
+            )
         return chosen
 
     def encode(self, api: Api[Any, Any], message: Any, version: int | None = None, *, answered: bool = True) -> bytes:
@@ -88,10 +92,17 @@ class Protocol:
 
         Raises:
             RemoteProtocolError: nothing was asked, the id is not the oldest one in flight, or the bytes make no sense.
+                The text names the question.
         """
         if not self.in_flight:
             raise RemoteProtocolError("an answer without a question")
         expected = self.in_flight[0]
+        try:
+            return self._matched(expected, frame)
+        except RemoteProtocolError as problem:
+            raise RemoteProtocolError(f"the answer to {expected.api.name} makes no sense: {problem}") from problem
+
+    def _matched(self, expected: InFlight, frame: memoryview) -> tuple[int, Any]:
         api, version = expected.api, expected.version
         correlation_id, start = _core.parse_response_header(api.key, api.is_flexible(version), frame)
         if correlation_id != expected.correlation_id:
@@ -121,6 +132,6 @@ class Protocol:
             offered = [entry.max_version for entry in answer.api_keys if entry.api_key == API_VERSIONS.key]
             return max(0, min([version - 1, *offered])) if offered else 0
         if answer.error_code:
-            raise error(answer.error_code, "ApiVersions was refused")
+            raise error(answer.error_code, f"{self._broker} refused ApiVersions")
         self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
         return None

@@ -222,6 +222,7 @@ class Starts:
             problems = await ask_offsets(self.cluster, times, tell, read_committed=self.read_committed, doubted=doubted)
         except (KafkaError, OSError, RemoteProtocolError) as problem:
             trouble = problem if isinstance(problem, KafkaError) else NetworkException(str(problem))
+            trouble.__cause__ = None if trouble is problem else problem
             problems = dict.fromkeys(times, trouble)
         self._failed(problems, asked)
 

@@ -8,8 +8,10 @@ from functools import partial
 import trio
 
 from ottla.client.connection import Connection
+from ottla.client.errors import BadAddress, NotABroker, check_address, place
 from ottla.client.living import leave_out_the_dead
 from ottla.client.security import Security
+from ottla.client.strangers import need_metadata
 from ottla.doctor import reach
 from ottla.doctor.findings import Report, some
 from ottla.doctor.reach import Speaks
@@ -65,10 +67,8 @@ async def ask(connection: Connection, api: Api[Request, Response], message: Requ
     try:
         with trio.fail_after(timeout_s):
             return await connection.call(api, message)
-    except LocalProtocolError as problem:
+    except (LocalProtocolError, RemoteProtocolError) as problem:
         raise Refused(str(problem)) from problem
-    except RemoteProtocolError as problem:
-        raise Refused(f"{api.name} was answered with what cannot be understood: {problem}") from problem
     except trio.TooSlowError as problem:
         raise TimeoutError(f"{api.name} was not answered within {timeout_s:g} s") from problem
 
@@ -102,8 +102,12 @@ async def look(
     try:
         first = await connected(host, found[0], port, timeout_s, security)
         connections.append(first)
+        need_metadata(place(host, port), first.protocol)
         metadata = await ask(first, METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False), timeout_s)
         await leave_out_the_dead(metadata, partial(first.call, timeout_ms=timeout_s * 1000))
+    except NotABroker as problem:
+        report.problem("protocol", str(problem), "use the port of the broker's `listeners`")
+        return None
     except (OSError, Refused, RemoteProtocolError) as problem:
         mechanisms = await _sasl(found[0], port, timeout_s) if security is None else None
         if security is not None:
@@ -146,7 +150,7 @@ async def _sasl(address: str, port: int, timeout_s: float) -> list[str] | None:
     """The mechanisms of a listener that answers nothing but the beginning of a login."""
     try:
         connection = await Connection.connect(address, port, "ottla-doctor", timeout_ms=timeout_s * 1000)
-    except (OSError, RemoteProtocolError):
+    except (OSError, RemoteProtocolError, KafkaError):
         return None
     try:
         answer = await ask(connection, SASL_HANDSHAKE, SaslHandshakeRequest(mechanism="ottla-doctor"), timeout_s)
@@ -226,6 +230,11 @@ async def _broker(
     where = f"{broker.host}:{broker.port}"
     if reach.is_unspecified(broker.host):
         report.problem(check, f"it tells clients to come to {where}, which is no address of anybody", ADVERTISED)
+        return None
+    try:
+        check_address(broker.host, broker.port)
+    except BadAddress as problem:
+        report.problem(check, f"it tells clients to come to {problem}", ADVERTISED)
         return None
     try:
         known = await reach.addresses(broker.host)

@@ -11,7 +11,7 @@ from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from ottla.client.connection import TIMEOUT_MS
 from ottla.client.errors import ConnectionLost
-from ottla.errors import KafkaError, RemoteProtocolError
+from ottla.errors import KafkaError, ProtocolError, RemoteProtocolError
 from ottla.mirror.checkpoints import Checkpoints
 from ottla.mirror.config import ClusterConfig, FlowConfig, MirrorConfig
 from ottla.mirror.copying import Copying, Figures
@@ -29,7 +29,7 @@ SAY_S = 5.0
 #: How long what is on its way may take when the daemon is stopped.
 STOP_S = 10.0
 #: What clusters, networks and files are to blame for.
-FAILURES = (KafkaError, OSError, RemoteProtocolError, ValueError)
+FAILURES = (KafkaError, OSError, ProtocolError, ValueError)
 
 
 class Mirror:

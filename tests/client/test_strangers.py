@@ -1,0 +1,304 @@
+"""Who answers at a broker's address may be anything: each is one error that says what came, from where, what to do.
+
+`NO_BROKERS` are those that do not become a broker by waiting: a client that has not reached any broker says so at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from ottla.classic import SimpleConsumer
+from ottla.client import (
+    EARLIEST,
+    Admin,
+    BlockingConnection,
+    Cluster,
+    Consumer,
+    NotABroker,
+    Producer,
+    TopicPartition,
+    TransactionalProducer,
+)
+from ottla.errors import CoordinatorNotAvailable, KafkaError
+from ottla.wire.k00_produce import PRODUCE
+from ottla.wire.k01_fetch import FETCH
+from ottla.wire.k02_list_offsets import LIST_OFFSETS
+from ottla.wire.k03_metadata import METADATA
+from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID
+from tests.client.scripted_cluster import World
+from tests.support.strangers import frame, greets, listening, names, offers, says
+from tests.support.waiting import PATIENCE_S
+
+#: Who waits for so long although it is in vain makes a test fail.
+FOR_EVER_MS = 100 * PATIENCE_S * 1000
+ALL = ((0, 0, 8), (1, 0, 11), (3, 0, 9), (18, 0, 3))
+
+PORT = "is no Kafka broker: "
+NO_BROKERS = {
+    "http": (
+        says(b"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n<html>"),
+        PORT + 'it answers in HTTP ("HTTP/1.1 400 Bad Request"). Is this the port of a web server or of a proxy?',
+    ),
+    "html": (says(b"<html>\n<body>"), PORT + 'it answers ("<html>"). Is the port right?'),
+    "tls": (
+        says(bytes.fromhex("15030300020246")),
+        "speaks TLS: set security.protocol to SSL or SASL_SSL, or name the port of a listener without TLS",
+    ),
+    "ssh": (greets(b"SSH-2.0-x_9\r\n"), PORT + 'it answers as an SSH server does ("SSH-2.0-x_9"). Is the port right?'),
+    "smtp": (greets(b"220 mail ESMTP\r\n"), PORT + 'it answers as a mail or FTP server does ("220 mail ESMTP")'),
+    "redis": (says(b"-ERR unknown command\r\n"), PORT + 'it answers as Redis does ("-ERR unknown command")'),
+    "amqp": (says(b"AMQP\0\0\x09\x01"), PORT + "it answers as RabbitMQ does. Is the port right?"),
+    "mysql": (greets(b"\x4a\0\0\0\x0a8.0.36\0"), PORT + "it answers as MySQL does. Is the port right?"),
+    "negative": (says((-5).to_bytes(4, "big", signed=True)), PORT + "a frame of -5 bytes"),
+    "huge": (
+        says(b"\x0f\xff\xff\xff12"),
+        PORT + "a frame of 268435455 bytes; the limit is 1048576, which begins with ",
+    ),
+    "zero": (says(bytes(4)), PORT + "the answer to ApiVersions makes no sense: correlation_id at byte 0: 4 bytes are"),
+    "wrong id": (says(frame(b"\0\0\3\xe7" + bytes(9))), PORT + "the answer to ApiVersions makes no sense: answer 999"),
+    "noise": (says(frame(bytes(4) + b"\xa5" * 60)), PORT + "the answer to ApiVersions makes no sense: "),
+    "in pieces": (says(b"H", b"T", b"T", b"P/1.0 200 OK\r\n"), PORT + "it answers in HTTP"),
+    "no metadata": (
+        offers((18, 0, 3), (0, 0, 8)),
+        PORT + "it has no Metadata. Is the port right, and is there nothing",
+    ),
+    "controller": (
+        offers((18, 0, 3), (1, 0, 12), (52, 0, 0), (55, 0, 1)),
+        "is a controller (KRaft), which serves no clients. Name the port of a broker's listener",
+    ),
+    "future": (offers((18, 0, 3), (3, 90, 99)), "is newer: it has versions 90 to 99, this client 0 to 9"),
+}
+
+
+async def listed(cluster: Cluster) -> None:
+    await Admin(cluster).list_topics()
+
+
+async def produced(cluster: Cluster) -> None:
+    async with Producer(cluster) as producer:
+        await producer.send_and_wait("t", b"v")
+
+
+async def in_transaction(cluster: Cluster) -> None:
+    async with TransactionalProducer(cluster, "me") as producer:
+        await producer.begin()
+
+
+async def assigned(cluster: Cluster) -> None:
+    await Consumer(cluster).assign({TopicPartition("t", 0): EARLIEST})
+
+
+async def subscribed(cluster: Cluster) -> None:
+    async with Consumer(cluster, group="g", start="earliest") as consumer:
+        consumer.subscribe(["t"])
+        while True:
+            await consumer.poll()
+
+
+CLIENTS = (listed, produced, in_transaction, assigned, subscribed)
+
+
+async def refused(client: Callable[[Cluster], Awaitable[None]], *ports: int) -> Exception:
+    """The error of a client of a cluster whose brokers should listen there."""
+    bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+    with trio.fail_after(PATIENCE_S):
+        async with Cluster(bootstrap, timeout_ms=FOR_EVER_MS) as cluster:
+            with pytest.raises((NotABroker, CoordinatorNotAvailable)) as caught:
+                await client(cluster)
+            return caught.value
+    raise AssertionError("unreachable")
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("name", NO_BROKERS)
+async def test_what_is_no_broker(name: str) -> None:
+    behaviour, words = NO_BROKERS[name]
+    with listening(behaviour) as port:
+        problem = await refused(listed, port)
+        assert f"127.0.0.1:{port} " in str(problem)
+        assert words in str(problem)
+        assert "\n" not in str(problem)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_no_client_waits_for_what_is_no_broker(client: Callable[[Cluster], Awaitable[None]]) -> None:
+    behaviour, words = NO_BROKERS["http"]
+    with listening(behaviour) as port:
+        assert f"127.0.0.1:{port} {words}" in str(await refused(client, port))
+
+
+@pytest.mark.parametrize("name", [each for each in NO_BROKERS if each not in ("no metadata", "controller", "future")])
+def test_blocking_clients(name: str) -> None:
+    behaviour, words = NO_BROKERS[name]
+    with listening(behaviour) as port:
+        with pytest.raises(NotABroker) as caught:
+            BlockingConnection.connect("127.0.0.1", port, timeout_ms=PATIENCE_S * 1000)
+        assert str(caught.value).startswith(f"127.0.0.1:{port} ")
+        assert words in str(caught.value)
+
+
+def test_classic_clients() -> None:
+    behaviour, words = NO_BROKERS["http"]
+    with listening(behaviour) as port, SimpleConsumer("127.0.0.1", port) as consumer:
+        with pytest.raises(NotABroker) as caught:
+            consumer.get_offsets_before("t", 0, -1, 1)
+        assert str(caught.value) == f"127.0.0.1:{port} {words}"
+
+
+@pytest.mark.trio
+async def test_each_address_is_named() -> None:
+    with listening(NO_BROKERS["http"][0]) as web, listening(NO_BROKERS["ssh"][0]) as shell:
+        text = str(await refused(listed, web, shell))
+    assert text.startswith(f"no broker answers at 127.0.0.1:{web}, 127.0.0.1:{shell}: 127.0.0.1:{web} is no Kafka")
+    assert f"; 127.0.0.1:{shell} is no Kafka broker: it answers as an SSH server does" in text
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("name", NO_BROKERS)
+async def test_the_others_are_tried(name: str) -> None:
+    world = World(1)
+    world.topic("t", 1)
+    async with world.serving():
+        with listening(NO_BROKERS[name][0]) as port:
+            async with Cluster(f"127.0.0.1:{port},{world.bootstrap}", timeout_ms=FOR_EVER_MS) as cluster:
+                assert await cluster.partitions("t") == [0]
+
+
+HALVES = {
+    "half an answer": (
+        says(b"\0\0\0\x64" + bytes(20), stays=False),
+        "closed the connection in the middle of an answer",
+    ),
+    "half a length": (says(b"\0\0", stays=False), "closed the connection in the middle of an answer"),
+    "nothing": (says(stays=False), "closed the connection; does this port want TLS or SASL (security.protocol)?"),
+    "half of metadata": (
+        offers(*ALL, then=says(b"\0\0\0\x64xx", stays=False)),
+        "closed the connection in the middle of an answer",
+    ),
+    "another's metadata": (
+        offers(*ALL, then=says(frame(b"\0\0\0\x63" + bytes(20)))),
+        "the answer to Metadata makes no sense: answer 99 where 1 was due",
+    ),
+    "silence": (offers(*ALL), "no answer to Metadata from 127.0.0.1:"),
+    "silence at once": (says(), "did not answer within 0.2 s"),
+}
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("name", HALVES)
+async def test_half_answers(name: str) -> None:
+    """A broker may be ending or starting: it is asked again until the time is over."""
+    behaviour, words = HALVES[name]
+    with listening(behaviour) as port:
+        async with Cluster(f"127.0.0.1:{port}", timeout_ms=200) as cluster:
+            with pytest.raises(Exception, match="127") as caught:
+                await listed(cluster)
+    assert words in str(caught.value)
+    assert f"127.0.0.1:{port}" in str(caught.value)
+
+
+@pytest.mark.trio
+async def test_a_broker_that_refuses_to_tell_its_versions() -> None:
+    with listening(offers(error_code=-1)) as port:
+        async with Cluster(f"127.0.0.1:{port}") as cluster:
+            with pytest.raises(KafkaError, match=f"^the broker at 127.0.0.1:{port} refused ApiVersions$"):
+                await listed(cluster)
+
+
+ADVERTISED = {
+    "no name": (("", 9092), ":9092: no host is named"),
+    "a name that none can be": (("a..b", 9092), "a..b:9092: no host can have this name"),
+    "a long name": (("x" * 64, 9092), f"{'x' * 64}:9092: no host can have this name"),
+    "an unknown name": (("nowhere.invalid", 9092), "nowhere.invalid:9092: "),
+    "port 0": (("127.0.0.1", 0), "127.0.0.1:0: no port has this number"),
+    # The resolver would take it for 4464.
+    "a port that is none": (("127.0.0.1", 70_000), "127.0.0.1:70000: no port has this number"),
+    "a negative port": (("127.0.0.1", -1), "127.0.0.1:-1: no port has this number"),
+}
+HINT = "; brokers name this address to clients (advertised.listeners)"
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("name", ADVERTISED)
+async def test_addresses_that_brokers_name(name: str) -> None:
+    address, words = ADVERTISED[name]
+    with listening(names([address])) as port:
+        async with Cluster(f"127.0.0.1:{port}", timeout_ms=200) as cluster:
+            with pytest.raises(OSError, match=":") as caught:
+                await Admin(cluster).create_topic("t")
+    assert str(caught.value).startswith(words)
+    assert str(caught.value).endswith(HINT)
+
+
+@pytest.mark.trio
+async def test_something_else_at_an_address_that_brokers_name() -> None:
+    with listening(NO_BROKERS["http"][0]) as web, listening(names([("127.0.0.1", web)])) as port:
+        async with Cluster(f"127.0.0.1:{port}", timeout_ms=200) as cluster:
+            with pytest.raises(NotABroker) as caught:
+                await Admin(cluster).create_topic("t")
+    assert str(caught.value) == f"127.0.0.1:{web} {NO_BROKERS['http'][1]}{HINT}"
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    "address", [ADVERTISED[each][0] for each in ("a name that none can be", "a port that is none")]
+)
+async def test_a_bad_address_does_not_stop_the_others(address: tuple[str, int]) -> None:
+    world = World(1, 2)
+    world.topic("t", 1, 2)
+    here, there = TopicPartition("t", 0), TopicPartition("t", 1)
+    world[there].add(b"there")
+    async with world.serving():
+        bootstrap = world.bootstrap
+        host, world.brokers[1].port = address
+        world.brokers[1].host = host
+        async with Cluster(bootstrap.split(",")[1]) as cluster, Consumer(cluster) as consumer:
+            await consumer.assign({here: 0, there: 0})
+            with trio.fail_after(PATIENCE_S):
+                found = await consumer.poll()
+                while not found or here not in consumer.obstacles:
+                    found += await consumer.poll(50)
+            assert [each.value for each in found] == [b"there"]
+            assert HINT in str(consumer.obstacles[here])
+
+
+BABBLE = {
+    "http": b"HTTP/1.1 503 Service Unavailable\r\n\r\n",
+    "wrong id": frame(b"\0\1\0\0" + bytes(20)),
+    "negative": b"\xff\xff\xff\xfe",
+    "huge": b"\x7f\xff\xff\xff",
+    "zero": bytes(4),
+}
+QUESTIONS = (PRODUCE, FETCH, METADATA, LIST_OFFSETS, INIT_PRODUCER_ID)
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("name", BABBLE)
+async def test_a_bad_answer_loses_and_doubles_nothing(name: str) -> None:
+    """It ends a connection of one broker; what was asked there is asked again, the other partition goes on."""
+    world = World(1, 2)
+    world.topic("t", 1, 2)
+    here, there = TopicPartition("t", 0), TopicPartition("t", 1)
+    async with world.serving(), Cluster(world.bootstrap) as cluster:
+        with trio.fail_after(PATIENCE_S):
+            async with Producer(cluster) as producer, Consumer(cluster) as consumer:
+                for question in QUESTIONS:
+                    world.brokers[1].babbles[question.key] = BABBLE[name]
+                await consumer.assign({here: EARLIEST, there: EARLIEST})
+                found: list[tuple[int, bytes]] = []
+                for number in range(3):
+                    world.brokers[1].babbles.setdefault(PRODUCE.key, BABBLE[name])
+                    world.brokers[1].babbles.setdefault(FETCH.key, BABBLE[name])
+                    for partition in (0, 1):
+                        await producer.send("t", b"%d" % number, partition=partition)
+                    await producer.flush()
+                    while len(found) < 2 * (number + 1):
+                        found += [(each.partition, each.value or b"") for each in await consumer.poll()]
+    for partition in (0, 1):
+        assert [value for each, value in found if each == partition] == [b"0", b"1", b"2"]
+    assert world[here].end == world[there].end == 3
+    assert not {PRODUCE.key, FETCH.key} & world.brokers[1].babbles.keys(), "nobody was answered so"
