@@ -126,7 +126,7 @@ class LeaderProducer(SyncProducer):
             try:
                 found = self._broker(address).multi_send(asked)
             except (OSError, ProtocolError) as problem:
-                failure = NetworkException(f"{address.host}:{address.port}: {problem}")
+                failure = NetworkException(_at(address, problem))
                 found = [Produced(each.place, -1, failure) for each in asked]
             for at, result in zip(members, found, strict=True):
                 results[at] = result
@@ -169,18 +169,24 @@ class LeaderProducer(SyncProducer):
             self.forget([topic for topic in self._topics if self._seen[topic] < late])
 
     def _ask(self, message: MetadataRequest) -> Any:
-        problem: Exception | None = None
+        problems: dict[Address, str] = {}
         known = [*self._places.values(), *self._discovery.addresses]
         for address in random.sample(known, len(known)):
             connection = LazyConnection(*address, self._config.client_id, self._config.connect_timeout_ms)
             try:
                 return connection.call(METADATA, message, timeout_ms=self._config.request_timeout_ms)
             except (OSError, ProtocolError) as failure:
-                problem = failure
+                problems[address] = _at(address, failure)
             finally:
                 connection.close()
-        names = ", ".join(f"{host}:{port}" for host, port in self._discovery.addresses) or "none is registered"
-        raise NetworkException(f"no broker answers ({names}): {problem}")
+        names = ", ".join(map(str, self._discovery.addresses)) or "none is registered"
+        raise NetworkException(f"no broker answers ({names}): {'; '.join(problems.values())}".removesuffix(": "))
+
+
+def _at(address: Address, problem: Exception) -> str:
+    """What went wrong, with the address, which most errors of connections have in them."""
+    text = str(problem)
+    return text if str(address) in text else f"{address}: {text}"
 
 
 class DefaultEventHandler(EventHandler):
