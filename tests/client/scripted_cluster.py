@@ -195,7 +195,7 @@ class World:
 class Broker(Coordinator):
     """One of them. `stands_still` keeps it from answering, `is_dead` closes what connects, `hangs_up` closes each
     connection after an answer of these APIs, and `swallows` are answers that are lost with their connection. `babbles`
-    are bytes that the next request of an API gets instead of being carried out.
+    are bytes that the next request of an API gets instead of being carried out, and `instead` messages.
     """
 
     def __init__(self, world: World, number: int) -> None:
@@ -207,6 +207,7 @@ class Broker(Coordinator):
         self.hangs_up: set[int] = set()
         self.swallows: Counter[int] = Counter()
         self.babbles: dict[int, bytes] = {}
+        self.instead: dict[int, Any] = {}
         self.asked: Counter[str] = Counter()
         self._may_go_on = trio.Event()
         self._may_go_on.set()
@@ -255,7 +256,7 @@ class Broker(Coordinator):
             await stream.send_all(babble)
             return key
         handler: Callable[[Any], Awaitable[Any]] = getattr(self, f"_on_{key}")
-        answer = await handler(api.decode_request(version, frame, body))
+        answer = self.instead.pop(key, None) or await handler(api.decode_request(version, frame, body))
         await self._may_go_on.wait()
         if self.swallows[key]:
             self.swallows[key] -= 1

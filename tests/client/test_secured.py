@@ -223,7 +223,7 @@ def test_tls_where_there_is_none(secured: Secured, connects: Connects) -> None:
 
 
 def test_plain_text_where_there_is_tls(secured: Secured, connects: Connects) -> None:
-    with pytest.raises(ConnectionLost, match=r"TLS or SASL \(security\.protocol\)"):
+    with pytest.raises(ConnectionLost, match=r"TLS or SASL \(security\.protocol\)|speaks TLS: set security\.protocol"):
         connects(secured, "mutual", {})
 
 

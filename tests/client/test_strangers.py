@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import trio
@@ -13,6 +14,7 @@ import trio
 from ottla.classic import SimpleConsumer
 from ottla.client import (
     EARLIEST,
+    LATEST,
     Admin,
     BlockingConnection,
     Cluster,
@@ -22,11 +24,24 @@ from ottla.client import (
     TopicPartition,
     TransactionalProducer,
 )
-from ottla.errors import CoordinatorNotAvailable, KafkaError
-from ottla.wire.k00_produce import PRODUCE
-from ottla.wire.k01_fetch import FETCH
-from ottla.wire.k02_list_offsets import LIST_OFFSETS
-from ottla.wire.k03_metadata import METADATA
+from ottla.client.offsets import list_offsets
+from ottla.errors import CoordinatorNotAvailable, KafkaError, RemoteProtocolError
+from ottla.wire.k00_produce import PRODUCE, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.wire.k01_fetch import FETCH, FetchableTopicResponse, FetchResponse
+from ottla.wire.k02_list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.wire.k03_metadata import METADATA, MetadataResponse, MetadataResponseBroker
+from ottla.wire.k09_offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from ottla.wire.k15_describe_groups import DESCRIBE_GROUPS, DescribeGroupsResponse
 from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID
 from tests.client.scripted_cluster import World
 from tests.support.strangers import frame, greets, listening, names, offers, says
@@ -264,6 +279,63 @@ async def test_a_bad_address_does_not_stop_the_others(address: tuple[str, int]) 
                     found += await consumer.poll(50)
             assert [each.value for each in found] == [b"there"]
             assert HINT in str(consumer.obstacles[here])
+
+
+def rows_of(topic: str) -> dict[int, Any]:
+    """Answers about partition 0 of a topic, or about none if it is ""."""
+    names = [topic] if topic else []
+    return {
+        PRODUCE.key: ProduceResponse([TopicProduceResponse(each, [PartitionProduceResponse(0)]) for each in names]),
+        FETCH.key: FetchResponse(responses=[FetchableTopicResponse(topic=each) for each in names]),
+        LIST_OFFSETS.key: ListOffsetsResponse(
+            topics=[ListOffsetsTopicResponse(each, [ListOffsetsPartitionResponse(0, offset=7)]) for each in names]
+        ),
+        OFFSET_FETCH.key: OffsetFetchResponse(
+            topics=[OffsetFetchResponseTopic(each, [OffsetFetchResponsePartition(0, 7)]) for each in names]
+        ),
+    }
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("topic", ["", "another"])
+async def test_answers_that_leave_out_what_was_asked(topic: str) -> None:
+    """Nothing is lost, doubled or begun elsewhere: what is not answered is asked again."""
+    world = World(1)
+    world.topic("t", 1)
+    here = TopicPartition("t", 0)
+    world[here].add(b"0", b"1", b"2")
+    world.committed[here] = 1
+    broker = world.brokers[1]
+    async with world.serving(), Cluster(world.bootstrap) as cluster:
+        broker.instead = rows_of(topic)
+        with trio.fail_after(PATIENCE_S):
+            async with Producer(cluster) as producer:
+                delivered = await producer.send_and_wait("t", b"3")
+            assert delivered.offset == 3
+            async with Consumer(cluster, group="g", start="earliest") as consumer:
+                consumer.subscribe(["t"])
+                found: list[bytes | None] = []
+                while len(found) < 3:
+                    found += [each.value for each in await consumer.poll()]
+            assert (await list_offsets(cluster, {here: LATEST}))[here].offset == 4
+    assert found == [b"1", b"2", b"3"]
+    assert not broker.instead, "nobody was answered so"
+
+
+@pytest.mark.trio
+async def test_an_answer_about_nothing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(1)
+    broker = world.brokers[1]
+    async with world.serving(), Cluster(world.bootstrap) as cluster:
+        # Else it is asked again.
+        monkeypatch.setattr(cluster, "retry", lambda attempt, **settings: attempt())
+        rows = [MetadataResponseBroker(1, "127.0.0.1", broker.port)]
+        broker.instead[METADATA.key] = MetadataResponse(brokers=rows)
+        with pytest.raises(RemoteProtocolError, match=r"^the answer says nothing of topic 't'$"):
+            await cluster.topic("t")
+        broker.instead[DESCRIBE_GROUPS.key] = DescribeGroupsResponse()
+        with pytest.raises(RemoteProtocolError, match=r"^the answer says nothing of group 'g'$"):
+            await Admin(cluster).groups.describe("g")
 
 
 BABBLE = {

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from ottla import _core
-from ottla.client import Admin, Cluster, Producer, TopicPartition, UnknownHost
+from ottla.client import Admin, Cluster, NotABroker, Producer, TopicPartition, UnknownHost
 from ottla.client.errors import ConnectionLost
 from ottla.spark import fetching
 from ottla.spark.bounds import DataLoss
@@ -32,6 +32,7 @@ from tests.peers.skips import module
 module("spark", "pyspark")
 
 from ottla.spark.batch import BatchReader
+from tests.support.strangers import listening, says
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.spark
@@ -210,6 +211,21 @@ def test_a_name_that_nobody_knows_is_asked_for_once(monkeypatch: pytest.MonkeyPa
     with pytest.raises(UnknownHost, match="no broker answers at nowhere:9092"):
         latest(parse({"kafka.bootstrap.servers": "nowhere:9092", "subscribe": "t"}), {})
     assert asked == ["nowhere"]
+
+
+def test_what_is_no_broker_is_asked_once() -> None:
+    asked = []
+
+    def web(connection: socket.socket) -> None:
+        asked.append(connection)
+        says(b"HTTP/1.1 400 Bad Request\r\n")(connection)
+
+    with listening(web) as port:
+        given = parse({"kafka.bootstrap.servers": f"127.0.0.1:{port}", "subscribe": "t"})
+        for look in (lambda: latest(given, {}), lambda: resolve(given, Wanted()), lambda: starting(given)):
+            with pytest.raises(NotABroker, match=f"^127.0.0.1:{port} is no Kafka broker: it answers in HTTP"):
+                look()
+    assert len(asked) == 3
 
 
 def test_where_a_query_begins_a_refused_port_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ def test_what_is_wrong_is_said(secured: Secured, spark: "SparkSession") -> None:
         ({"ssl_truststore_location": "/nowhere"}, "ssl.truststore.location: /nowhere cannot be read", 60_000),
         ({"sasl_mechanism": "GSSAPI"}, "Kafka option sasl.mechanism is 'GSSAPI'; here it is one of PLAIN", 60_000),
         # Connections that are closed without a word are tried again until the end.
-        ({"security_protocol": "SASL_PLAINTEXT"}, "does this port want TLS", 15_000),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "does this port want TLS|speaks TLS: set", 15_000),
     ):
         frame = spark.read.format("ottla").options(**options(secured, **settings), subscribe=TOPIC)
         frame = frame.option("kafka.default.api.timeout.ms", str(timeout_ms)).option("fetchOffset.numRetries", "1")

@@ -17,11 +17,13 @@ from typing import Literal, NamedTuple, Self
 from ottla.classic.connection import LazyConnection
 from ottla.classic.errors import MessageSizeTooLarge
 from ottla.classic.messages import MessageSet
+from ottla.client.answers import row_about
 from ottla.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     KafkaError,
     NotCoordinator,
+    RemoteProtocolError,
     UnsupportedVersion,
     check,
     error,
@@ -137,7 +139,8 @@ class SimpleConsumer:
         for topic in answer.responses:
             for each_answer in topic.partition_responses:
                 place = TopicPartition(topic.topic, each_answer.partition)
-                request = asked[place]
+                if (request := asked.get(place)) is None:
+                    continue
                 failure: KafkaError | None = None
                 if each_answer.error_code:
                     failure = error(each_answer.error_code, f"{place} at offset {request.offset}")
@@ -148,6 +151,9 @@ class SimpleConsumer:
                     error=failure,
                     asked_bytes=request.max_size,
                 )
+        for each in requests:
+            if each.place not in found:
+                raise RemoteProtocolError(f"the answer says nothing of {each.place}")
         return [found[each.place] for each in requests]
 
     def fetch_doubling(self, request: FetchRequest, largest_bytes: int = LARGEST_BYTES) -> MessageSet:
@@ -179,7 +185,7 @@ class SimpleConsumer:
             row.max_num_offsets = 1
         message = ListOffsetsRequest(replica_id=CONSUMER, topics=[ListOffsetsTopic(name=topic, partitions=[row])])
         answer = self._connection.call(LIST_OFFSETS, message, version, timeout_ms=self.so_timeout_ms)
-        (found,) = answer.topics[0].partitions
+        found = row_about(str(place), row_about(str(place), answer.topics).partitions)
         check(found.error_code, str(place))
         if version is None:
             return [found.offset][:max_offsets] if found.offset >= 0 else []

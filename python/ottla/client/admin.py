@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.client.answers import row_about
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.offsets import FoundOffset, list_offsets
@@ -199,9 +200,10 @@ class Admin:
         answer = await self.cluster.call_controller(
             CREATE_TOPICS,
             CreateTopicsRequest(topics=[topic], timeout_ms=int(self.cluster.timeout_ms), validate_only=validate_only),
-            lambda answer: answer.topics[0].error_code,
+            lambda answer: row_about(f"'{name}'", answer.topics).error_code,
         )
-        _check(answer.topics[0].error_code, answer.topics[0].error_message, name)
+        row = row_about(f"'{name}'", answer.topics)
+        _check(row.error_code, row.error_message, name)
         if not validate_only:
             await self._until_led(name, len(assignment) or partitions)
 
@@ -214,9 +216,10 @@ class Admin:
         answer = await self.cluster.call_controller(
             DELETE_TOPICS,
             DeleteTopicsRequest(topic_names=[name], timeout_ms=int(self.cluster.timeout_ms)),
-            lambda answer: answer.responses[0].error_code,
+            lambda answer: row_about(f"'{name}'", answer.responses).error_code,
         )
-        _check(answer.responses[0].error_code, answer.responses[0].error_message, name)
+        row = row_about(f"'{name}'", answer.responses)
+        _check(row.error_code, row.error_message, name)
         self.cluster.forget([name])
 
     async def create_partitions(
@@ -237,9 +240,10 @@ class Admin:
                 timeout_ms=int(self.cluster.timeout_ms),
                 validate_only=validate_only,
             ),
-            lambda answer: answer.results[0].error_code,
+            lambda answer: row_about(f"'{name}'", answer.results).error_code,
         )
-        _check(answer.results[0].error_code, answer.results[0].error_message, name)
+        row = row_about(f"'{name}'", answer.results)
+        _check(row.error_code, row.error_message, name)
         if not validate_only:
             await self._until_led(name, total)
 
@@ -294,7 +298,7 @@ class Admin:
         asked = DescribeConfigsResource(resource_type=resource, resource_name=name, configuration_keys=None)
         message = DescribeConfigsRequest(resources=[asked], include_documentation=True)
         answer = await self._ask(name, resource, DESCRIBE_CONFIGS, message)
-        result = answer.results[0]
+        result = row_about(f"'{name}'", answer.results)
         _check(result.error_code, result.error_message, name, resource)
         return [
             Setting(each.name, each.value, each.config_source, each.read_only, each.is_sensitive, each.documentation)
@@ -330,7 +334,8 @@ class Admin:
         row = AlterConfigsResource(resource_type=resource, resource_name=name, configs=configs)
         message = IncrementalAlterConfigsRequest(resources=[row], validate_only=validate_only)
         answer = await self._ask(name, resource, INCREMENTAL_ALTER_CONFIGS, message)
-        _check(answer.responses[0].error_code, answer.responses[0].error_message, name, resource)
+        answered = row_about(f"'{name}'", answer.responses)
+        _check(answered.error_code, answered.error_message, name, resource)
 
     async def replace_settings(
         self,
@@ -349,7 +354,8 @@ class Admin:
         configs = [ReplacedConfig(key, value) for key, value in settings.items()]
         message = AlterConfigsRequest([ReplacedResource(resource, name, configs)], validate_only)
         answer = await self._ask(name, resource, ALTER_CONFIGS, message)
-        _check(answer.responses[0].error_code, answer.responses[0].error_message, name, resource)
+        answered = row_about(f"'{name}'", answer.responses)
+        _check(answered.error_code, answered.error_message, name, resource)
 
     async def describe_quotas(
         self, entity: Mapping[str, str | None] | None = None, *, exactly: bool = False
@@ -392,9 +398,10 @@ class Admin:
         answer = await self.cluster.call_controller(
             ALTER_CLIENT_QUOTAS,
             AlterClientQuotasRequest([entry], validate_only),
-            lambda answer: answer.entries[0].error_code,
+            lambda answer: row_about("the quotas", answer.entries).error_code,
         )
-        check(answer.entries[0].error_code, answer.entries[0].error_message)
+        row = row_about("the quotas", answer.entries)
+        check(row.error_code, row.error_message)
 
     async def describe_features(self) -> Features:
         """The features of the cluster, as one broker knows them. Brokers before 2.7 have none."""
@@ -454,7 +461,7 @@ class Admin:
         deadline = trio.current_time() + self.cluster.timeout_ms / 1000
         while True:
             answer = await self.cluster.refresh([name])
-            found = answer.topics[0].partitions
+            found = row_about(f"'{name}'", answer.topics).partitions
             led = sum(each.leader_id != NO_LEADER for each in found)
             if found and led == len(found) and led >= partitions:
                 return

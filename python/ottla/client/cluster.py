@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import trio
 
+from ottla.client.answers import row_about
 from ottla.client.connection import TIMEOUT_MS, Connection, need_trio
 from ottla.client.errors import BadAddress, ConnectionLost, NotABroker, UnknownHost, place
 from ottla.client.hedging import first_of
@@ -338,9 +339,10 @@ class Cluster:
             if (known := self.metadata.topics.get(name)) is not None:
                 return known
             answer = await self.refresh([name], create=create)
-            if (code := answer.topics[0].error_code) != 0:
-                raise error(code, f"topic '{name}'")
-            return answer.topics[0]
+            found = row_about(f"topic '{name}'", answer.topics)
+            if found.error_code != 0:
+                raise error(found.error_code, f"topic '{name}'")
+            return found
 
         # Without creation an unknown topic stays unknown; with it a broker may say so until the topic is there.
         if create:

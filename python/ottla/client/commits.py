@@ -14,6 +14,7 @@ from ottla.errors import (
     FencedInstanceId,
     IllegalGeneration,
     KafkaError,
+    NetworkException,
     RebalanceInProgress,
     UnknownMemberId,
     check,
@@ -133,12 +134,17 @@ class Commits:
             answer = await self.connection.call(OFFSET_FETCH, request, timeout_ms=self.connection.cluster.timeout_ms)
             check(answer.error_code, f"group '{group}'")
             found = {}
+            left = {TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers}
             for topic_row in answer.topics:
                 for row in topic_row.partitions:
-                    check(row.error_code, f"group '{group}', {topic_row.name}-{row.partition_index}")
-                    if row.committed_offset >= 0:
-                        place = TopicPartition(topic_row.name, row.partition_index)
+                    place = TopicPartition(topic_row.name, row.partition_index)
+                    check(row.error_code, f"group '{group}', {place}")
+                    if place in left and row.committed_offset >= 0:
                         found[place] = Committed(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+                    left.discard(place)
+            if left:
+                # Where nothing is committed an answer says so: who began elsewhere would leave out or repeat records.
+                raise NetworkException(f"the answer of group '{group}' says nothing of {min(left)}")
             return found
         except KafkaError as problem:
             await self.connection.failed(problem)

@@ -31,7 +31,7 @@ from ottla._core import OneAtATime
 T = TypeVar("T")
 
 #: What makes no sense without a loop: connections of trio's, and what is called with coroutines. `aclose` is `close`.
-LEFT_OUT = frozenset({"aclose", "any_connection", "connection", "lent_connection", "retry"})
+LEFT_OUT = frozenset({"aclose", "any_connection", "connection", "is_in_vain", "lent_connection", "retry"})
 
 
 class _Ended(Exception):

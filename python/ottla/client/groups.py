@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from ottla.client.answers import row_about
 from ottla.client.cluster import Address, Cluster
 from ottla.client.coordinators import find_coordinator, while_coordinator
 from ottla.errors import NotCoordinator, UnstableOffsetCommit, check
@@ -100,9 +101,12 @@ class Groups:
     async def describe(self, group: str) -> Group:
         """A group; one that is not known is `Dead`."""
         answer = await self._call(
-            group, DESCRIBE_GROUPS, DescribeGroupsRequest([group]), lambda a: a.groups[0].error_code
+            group,
+            DESCRIBE_GROUPS,
+            DescribeGroupsRequest([group]),
+            lambda a: row_about(f"group '{group}'", a.groups).error_code,
         )
-        row = answer.groups[0]
+        row = row_about(f"group '{group}'", answer.groups)
         members = tuple(
             GroupMember(
                 member.member_id,
@@ -179,7 +183,12 @@ class Groups:
         Raises:
             NonEmptyGroup: it has members. GroupIdNotFound: there is none.
         """
-        await self._call(group, DELETE_GROUPS, DeleteGroupsRequest([group]), lambda a: a.results[0].error_code)
+        await self._call(
+            group,
+            DELETE_GROUPS,
+            DeleteGroupsRequest([group]),
+            lambda a: row_about(f"group '{group}'", a.results).error_code,
+        )
 
     async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         """Forgets offsets.

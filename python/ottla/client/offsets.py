@@ -93,13 +93,19 @@ async def _ask(
         trouble = problem if isinstance(problem, KafkaError) else NetworkException(str(problem))
         problems.update(dict.fromkeys(asked, trouble))
         return
+    left = set(asked)
     for topic in answer.topics:
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
+            if partition not in left:
+                continue
+            left.discard(partition)
             if each.error_code:
                 problems[partition] = error(each.error_code, str(partition))
             else:
                 tell(partition, FoundOffset(each.offset, each.timestamp))
+    for partition in left:
+        problems[partition] = NetworkException(f"the answer of {address} says nothing of {partition}")
 
 
 def _request(asked: Mapping[TopicPartition, int], read_committed: bool) -> ListOffsetsRequest:

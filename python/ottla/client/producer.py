@@ -586,14 +586,18 @@ class Producer:
         answer = await connection.send(PRODUCE, request, timeout_ms=REQUEST_TIMEOUT_MS)
         lane.is_sending = False
         self._wake.set()
-        self._answered(await answer(), waiting)
+        answered = await answer()
+        for batch in waiting.values():
+            batch.problem = RemoteProtocolError(f"the answer of {leader} says nothing of {batch.partition}")
+        self._answered(answered, waiting)
 
     def _answered(self, answer: ProduceResponse, waiting: dict[TopicPartition, Batch]) -> None:
         """Takes out of `waiting` what is decided, or to be sent again at once."""
         for topic in answer.responses:
             for each in topic.partitions:
                 partition = TopicPartition(topic.name, each.partition_index)
-                batch = waiting[partition]
+                if (batch := waiting.get(partition)) is None:
+                    continue  # nobody has asked about it
                 # A batch that is known, but no longer where it is: one of several attempts, of which an earlier came.
                 if not each.error_code or each.error_code == DuplicateSequenceNumber.code:
                     batch.base_offset = each.base_offset if not each.error_code else -1

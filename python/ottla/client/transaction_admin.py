@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from ottla.client.answers import row_about
 from ottla.client.cluster import Cluster
 from ottla.client.coordinators import find_coordinator, while_coordinator
 from ottla.errors import TransactionalIdNotFound, UnknownTopicOrPartition, check
@@ -122,7 +123,7 @@ class TransactionAdmin:
                 return await connection.call(DESCRIBE_TRANSACTIONS, request, timeout_ms=self.cluster.timeout_ms)
 
             answer = await while_coordinator(self.cluster, transactional_id, address, call, COORDINATOR_OF_TRANSACTION)
-            (row,) = answer.transaction_states
+            row = row_about(f"transactional id '{transactional_id}'", answer.transaction_states)
             check(row.error_code, f"transactional id '{transactional_id}'")
             started_ms = row.transaction_start_time_ms
             return TransactionDescription(
@@ -237,7 +238,8 @@ class TransactionAdmin:
             answer = await connection.call(
                 WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]), timeout_ms=self.cluster.timeout_ms
             )
-            code = answer.markers[0].topics[0].partitions[0].error_code
+            topic = row_about(str(partition), row_about(str(partition), answer.markers).topics)
+            code = row_about(str(partition), topic.partitions).error_code
             if code:
                 self.cluster.forget([partition.topic])
             check(code, str(partition))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from ottla.client import Cluster, TopicPartition, UnknownHost
+from ottla.client import Cluster, NotABroker, TopicPartition, UnknownHost
 from ottla.client.offsets import list_offsets
 from ottla.errors import KafkaError, OffsetOutOfRange, RemoteProtocolError, UnknownTopicOrPartition
 from ottla.kafka import EARLIEST, LATEST
@@ -127,7 +127,7 @@ def _ask(options: ReadOptions, look: Callable[[Cluster], Awaitable[T]], *, begin
             try:
                 await cluster.any_connection()
             except (OSError, RemoteProtocolError) as problem:
-                if begins or isinstance(problem, UnknownHost):
+                if begins or isinstance(problem, UnknownHost | NotABroker):
                     raise
                 log.warning("%s; they are asked for %g s more", problem, options.api_timeout_ms / 1000)
             return await look(cluster)

@@ -6,6 +6,7 @@ import trio
 
 from ottla import _core
 from ottla.client import BlockingConnection, Cluster, TopicPartition
+from ottla.client.answers import row_about
 from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.client.offsets import list_offsets
 from ottla.errors import UnknownTopicOrPartition, error
@@ -59,7 +60,7 @@ class Fetcher:
         answer = self._connections[self._leaders[partition]].receive(timeout_ms=self.options.poll_timeout_ms)
         if answer.error_code:
             raise error(answer.error_code, f"fetching {partition}")
-        found: _core.FetchedPartition = answer.partitions[0]
+        found: _core.FetchedPartition = row_about(str(partition), answer.partitions)
         if found.error_code:
             raise error(found.error_code, f"fetching {partition}")
         return found
