@@ -105,6 +105,7 @@ def repair(path: str, dry_run: bool, yes: bool) -> None:
     from ottla import _core
     from ottla.errors import KafkaError
     from ottla.log import LogConfig, verify
+    from ottla.log.foreign import foreign_file
 
     with explained("cannot look for damage"):
         found = {folder: verify(folder) for folder in _partitions(path)}
@@ -112,6 +113,9 @@ def repair(path: str, dry_run: bool, yes: bool) -> None:
     if not damaged:
         click.echo("nothing is damaged")
         return
+    for folder in damaged:
+        if (foreign := foreign_file(folder)) is not None:
+            raise click.ClickException(f"{foreign}; nothing was repaired")
     names = ", ".join(os.path.basename(folder) for folder in damaged)
     if dry_run or not yes:
         lines = [str(each) for report in damaged.values() for each in report.damage]

@@ -15,6 +15,7 @@ from ottla._core import AppendInfo, BatchBuilder, ColumnDecoder, OneAtATime, Rec
 from ottla.errors import InvalidTimestamp, LogNotFound, OffsetOutOfRange, StorageError
 from ottla.log.committed import aborted_transactions, last_stable_offset, visible
 from ottla.log.config import LogConfig
+from ottla.log.foreign import foreign_file
 from ottla.log.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ class Log:
         Raises:
             LogNotFound: mode "r" and there is no such folder, or mode "a" and its parent is not there. It is a
                 StorageError and a FileNotFoundError.
-            StorageError: mode "a" and the parent folder is locked by a broker or another program, or the disk fails.
+            StorageError: mode "a" and the parent folder is locked by a broker or another program, or the folder has a
+                file of another program under a segment's name, or the disk fails.
             InvalidRequest: the folder's name is not TOPIC-NUMBER; it says why.
         """
         path = _check_path(path)
@@ -111,6 +113,8 @@ class Log:
         if mode not in ("r", "a"):
             raise ValueError(f"mode {mode!r}: 'r' to read, 'a' to read and append")
         needed = os.path.abspath(path) if mode == "r" else os.path.dirname(os.path.abspath(path))
+        if mode == "a" and os.path.isdir(path) and (foreign := foreign_file(path)) is not None:
+            raise StorageError(f"{foreign}; nothing was changed")
         try:
             native = _core.Log.open_to_read(path) if mode == "r" else _core.Log.open_to_append(path, config.native)
         except StorageError as problem:
