@@ -50,6 +50,8 @@ async def open_tree(
         from ottla.broker import adoption
         from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
 
+        # Directories of a broker in KRaft mode have logs and no tree, too.
+        logs.directories.identity()
         directory = logs.directories.directory_with(TREE_FILE)
         logs.directories.keeps_tree(directory)
         file = directory / TREE_FILE

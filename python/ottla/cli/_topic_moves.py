@@ -212,6 +212,8 @@ def _read(path: str) -> dict[TopicPartition, Replicas]:
         found = {}
         for row in content["partitions"]:
             name = TopicPartition(str(row["topic"]), int(row["partition"]))
+            if isinstance(row["replicas"], str):
+                raise TypeError
             replicas = tuple(int(each) for each in row["replicas"])
             if name in found:
                 raise ValueError(f"{name} is in it twice")
@@ -221,7 +223,16 @@ def _read(path: str) -> dict[TopicPartition, Replicas]:
     except OSError as error:
         raise click.BadParameter(f"{path}: {error.strerror}", param_hint="--plan") from None
     except (ValueError, TypeError, KeyError) as error:
-        why = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        if isinstance(error, KeyError):
+            why = f"{error.args[0]!r} is missing"
+        elif isinstance(error, TypeError):
+            why = (
+                'it is JSON of another shape than {"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}'
+            )
+        elif isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+            why = f"it is not JSON ({error})"
+        else:
+            why = str(error)
         raise click.BadParameter(
             f"{path} is no plan of kafka-reassign-partitions: {why}", param_hint="--plan"
         ) from None

@@ -10,8 +10,9 @@ holds it.
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from ottla.config import properties
@@ -19,7 +20,15 @@ from ottla.config import warnings as warn
 from ottla.config.checks import check_together
 from ottla.config.layers import Layers
 from ottla.config.names import require_dynamic, require_known, require_zookeepers_time
+from ottla.config.nearest import is_near
 from ottla.config.security import is_understood
+from ottla.config.table import BROKER_SETTINGS
+from ottla.config.values import ConfigError
+
+NEAR = 0.88
+"""How alike a name must be to count as misspelt."""
+#: Names of a file that one line quotes.
+NAMED_MAX = 3
 
 
 class Source(IntEnum):
@@ -31,6 +40,17 @@ class Source(IntEnum):
     STATIC = 4
     DEFAULT = 5
     LOGGER = 6
+
+
+def _is_misspelt(name: str) -> bool:
+    """Whether a name is nearly that of a setting."""
+    return any(is_near(name, each, NEAR) for each in BROKER_SETTINGS)
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first names of a file, and whether there are more."""
+    first = [repr(name) for name in itertools.islice(names, NAMED_MAX + 1)]
+    return ", ".join([*first[:NAMED_MAX], *(["..."] if len(first) > NAMED_MAX else [])])
 
 
 class BrokerConfig(Layers):
@@ -65,7 +85,7 @@ class BrokerConfig(Layers):
 
         An unknown name in the file is a warning with the nearest name, as Kafka warns; in `overrides` it raises
         UnknownSetting. An invalid value raises InvalidValue, which says what is possible. A contradiction raises
-        ConfigError, and so does a file for KRaft mode.
+        ConfigError, and so do a file for KRaft mode, and one that has settings, none of which is a broker's.
         """
         static: dict[str, str] = {}
         of_file: list[str] = []
@@ -73,6 +93,12 @@ class BrokerConfig(Layers):
             static = {entry.key: entry.value for entry in properties.read(file)}
             require_zookeepers_time(static, file)
             of_file = warn.of_file(static, file)
+            if static and len(of_file) == len(static) and not any(map(_is_misspelt, static)):
+                raise ConfigError(
+                    "",
+                    f"{os.fspath(file)} has no setting of a broker, but {_some(static)}: is it another program's file? "
+                    "A broker's has NAME=VALUE in each line, as Kafka's server.properties",
+                )
         for name in overrides or {}:
             if not is_understood(name):
                 require_known(name)

@@ -9,6 +9,7 @@ Files are UTF-8 here, and ISO-8859-1, which is Java's encoding, where they are n
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -70,7 +71,12 @@ def _escape(text: str, *, every_blank: bool = False) -> str:
 
 
 def decode(data: bytes) -> str:
-    """The text of a file: UTF-8, or else ISO-8859-1. Raises ConfigError for what is no text, such as a key store."""
+    """The text of a file: UTF-8, or else ISO-8859-1. Raises ConfigError for what is no text, such as a key store, and
+    for UTF-16. The mark that editors of Windows put before UTF-8 is passed over.
+    """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ConfigError("", "it is UTF-16, as some editors of Windows write it; save it as UTF-8")
+    data = data.removeprefix(codecs.BOM_UTF8)
     if (place := data.find(b"\0")) >= 0:
         raise ConfigError("", f"it is not a text file: byte {place} is 0")
     try:

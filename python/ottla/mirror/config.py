@@ -290,6 +290,20 @@ def _wrong(name: str, where: str, what: str) -> ConfigError:
     return ConfigError(name, f"{name} in {where}: {what}")
 
 
+def _other_kind(given: Mapping[str, str]) -> str:
+    """The beginning of a sentence about a file without clusters that is one of other programs, or nothing."""
+    first = next(iter(given), "")
+    if first[:1] in ("{", "[") or "-" in given or "---" in given:
+        return "it is not written as NAME = VALUE (JSON and YAML are not read, TOML if the name ends with .toml); "
+    if "connector.class" in given:
+        return "it is the file of a connector for Kafka Connect, and not that of connect-mirror-maker.sh; "
+    if given.keys() & {"process.roles", "broker.id", "node.id", "log.dirs"}:
+        return "it is a broker's file (server.properties); "
+    if given.keys() & {"bootstrap.servers", "group.id", "key.converter", "consumer.config"}:
+        return "it is a client's file, or that of a worker of Kafka Connect; "
+    return ""
+
+
 class _Reading:
     """The settings of one file, by what they are about."""
 
@@ -312,7 +326,7 @@ class _Reading:
     def config(self) -> MirrorConfig:
         where = self._where
         if not self._aliases:
-            raise _wrong("clusters", where, "it names no cluster; say `clusters = A, B`")
+            raise _wrong("clusters", where, f"{_other_kind(self._given)}it names no cluster; say `clusters = A, B`")
         doubled = {alias for alias in self._aliases if self._aliases.count(alias) > 1}
         if doubled:
             raise _wrong("clusters", where, f"{', '.join(sorted(doubled))} is named twice")
@@ -531,7 +545,9 @@ def _toml(path: Path) -> dict[str, str]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError("", f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError("", f"{path}: it is not TOML, which is text in UTF-8: byte {error.start} is not") from None
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError("", f"{path}: {error}") from None
     return dict(_flat("", document))
 
