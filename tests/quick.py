@@ -56,7 +56,7 @@ ROOMS = {
     "rust/wire/": ["tests/wire"],
 }
 #: For every change: the house's own rules.
-ALWAYS = ["tests/test_imports.py", "tests/test_vocabulary.py", "tests/faults/test_mutants.py"]
+ALWAYS = ["tests/test_imports.py", "tests/test_vocabulary.py", "tests/shape", "tests/faults/test_mutants.py"]
 
 
 def changed() -> list[str]:

@@ -1,7 +1,7 @@
 """Fetch whose records stay where they were received.
 
-The declared schema would copy them out of the frame; the decoder in rust/wire/fetch.rs gives views of it. An answer
-keeps its frame alive as long as one of its views is.
+The declared schema would copy them out of the frame; the decoder in rust/wire/fetch/response.rs gives views of it. An
+answer keeps its frame alive as long as one of its views is.
 """
 
 from __future__ import annotations

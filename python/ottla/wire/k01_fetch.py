@@ -1,7 +1,7 @@
 """Fetch: record batches from an offset on, for consumers and followers.
 
-The broker and the clients use the hand-written code of rust/wire/fetch.rs; this declaration is its independent check,
-and serves tools. Version 4 brings isolation levels, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 11 racks
+The broker and the clients use the hand-written code of rust/wire/fetch/mod.rs; this declaration is its independent
+check, and serves tools. Version 4 brings isolation levels, 7 sessions (KIP-227), 9 leader epochs (KIP-320), 11 racks
 (KIP-392), 12 the diverging epoch (KIP-595).
 """
 

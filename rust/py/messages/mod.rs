@@ -1,7 +1,9 @@
-//! Declared messages for Python: a schema handed over once, then instances of its classes to bytes and back.
+//! Declared messages for Python: a schema handed over once, then instances of its classes to bytes
+//! and back.
 //!
-//! `Schema` takes the declaration as nested tuples (python/ottla/wire/schema.py makes them), keeps per structure its class, the interned names of its
-//! fields and their defaults, and implements the walker's two traits (rust/wire/walk.rs) for Python objects.
+//! `Schema` takes the declaration as nested tuples (python/ottla/wire/schema.py makes them), keeps
+//! per structure its class, the interned names of its fields and their defaults, and implements the
+//! walker's two traits (rust/wire/walk/mod.rs) for Python objects.
 
 mod build;
 mod pieces;
