@@ -228,7 +228,7 @@ impl<O> Appended<O> {
             let topic = [lease.topic.as_bytes()];
             meter.topics.note(topic.into_iter(), |_, row| {
                 row.add(Count::ProduceRequests, 1);
-                if error_code != 0 && !produce::EXPECTED.contains(&error_code) {
+                if produce::is_failure(error_code) {
                     row.add(Count::FailedProduceRequests, 1);
                 }
             });

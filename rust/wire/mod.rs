@@ -7,11 +7,14 @@
 //! * `schema`, `walk`: declared messages, compiled per version, and the walk along them.
 //! * `produce`, `fetch`: the hot ones by hand.
 //! * `piece`: answers as bytes and file slices.
+//! * `names`, `named`: names of topics and the partitions of a request, kept without its body.
 
 pub mod error;
 pub mod fetch;
 pub mod headers;
 pub mod keys;
+pub mod named;
+pub mod names;
 pub mod piece;
 pub mod primitives;
 pub mod produce;

@@ -95,9 +95,15 @@ pub const ACKS_ALL: i16 = -1;
 pub const BATCHES_SINCE: i16 = 3;
 const ZSTD_SINCE: i16 = 7;
 
-/// Errors that Kafka does not count as failures (`ReplicaManager.appendToLocalLog`): CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION,
-/// NOT_LEADER_OR_FOLLOWER, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
-pub const EXPECTED: [i16; 6] = [2, 3, 6, 10, 18, 56];
+/// Errors that Kafka does not count as failures (`ReplicaManager.appendToLocalLog`): CORRUPT_MESSAGE,
+/// UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+/// KAFKA_STORAGE_ERROR.
+const EXPECTED: [i16; 6] = [2, 3, 6, 10, 18, 56];
+
+/// True of the error code of a result that metrics count among the failed ones.
+pub fn is_failure(error_code: i16) -> bool {
+    error_code != 0 && !EXPECTED.contains(&error_code)
+}
 
 /// Why this version may not carry these records: error code and reason. Before version 3 anything goes, as clients have sent messages of the
 /// wrong format in the wrong version. The log looks at all the rest.

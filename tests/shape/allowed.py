@@ -17,9 +17,9 @@ MEASURED = "docs/benchmarks/"
 Counts = Mapping[str, Mapping[str, int]]
 
 HEAD = f"""\
-# What each file has more than the rules of shape allow (tests/shape/rules.py), from before there were rules. A count may
-# shrink, never grow, and a file that is not here has none. Where something shrank, `{LOWER}`
-# writes it anew.
+# What each file has more than the rules of shape allow (tests/shape/rules.py), from before there were rules.
+# A count may shrink, never grow, and a file that is not here has none. Where something shrank,
+# `{LOWER}` writes it anew.
 """
 #: What a count is of, and what to do about more.
 RULES = {

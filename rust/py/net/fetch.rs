@@ -13,6 +13,7 @@ use crate::py::errors::{kafka_error, wire_error};
 use crate::py::log::Log;
 use crate::wire::error::INVALID_REQUEST;
 use crate::wire::fetch::{self, READ_COMMITTED};
+use crate::wire::names::Names;
 
 /// The partitions of a Fetch. Their topics are ranges of `names`.
 pub struct Asked {
@@ -264,16 +265,16 @@ pub fn decode(
     request.name_each_once(body);
     let mut names = Names::default();
     for asked in &mut request.partitions {
-        asked.topic = names.take(body, &asked.topic);
+        asked.topic = names.copy(body, &asked.topic);
     }
     for (topic, _) in &mut request.forgotten {
-        *topic = names.take(body, topic);
+        *topic = names.copy(body, topic);
     }
     let is_follower = request.replica_id >= 0 && believes();
     let asked = Arc::new(Asked {
         api_version,
         is_follower,
-        names: names.bytes,
+        names: names.into_bytes(),
         partitions: request.partitions,
         forgotten: request.forgotten,
     });
@@ -297,26 +298,4 @@ pub fn decode(
         partitions: PyOnceLock::new(),
     };
     Ok((request, asked))
-}
-
-/// Topics' names, copied out of a body; one for all of its partitions that follow each other.
-#[derive(Default)]
-struct Names {
-    bytes: Vec<u8>,
-    last: Option<(Range<usize>, Range<usize>)>,
-}
-
-impl Names {
-    fn take(&mut self, body: &[u8], topic: &Range<usize>) -> Range<usize> {
-        match &self.last {
-            Some((known, copy)) if known == topic => copy.clone(),
-            _ => {
-                let start = self.bytes.len();
-                self.bytes.extend_from_slice(&body[topic.clone()]);
-                let copy = start..self.bytes.len();
-                self.last = Some((topic.clone(), copy.clone()));
-                copy
-            }
-        }
-    }
 }

@@ -235,10 +235,6 @@ fn given(records: &Bound<'_, PyAny>) -> PyResult<Records> {
     Ok(Records::Bytes(bytes.as_bytes().to_vec()))
 }
 
-/// Errors that Kafka does not count as failures (`ReplicaManager.readFromLocalLog`): OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION,
-/// NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
-const EXPECTED: [i16; 7] = [1, 3, 6, 9, 56, 74, 75];
-
 /// The answer in pieces: of `rows`, each about the partition of `named` at its place, or else of the request. Where requests are
 /// measured, its error codes are added to a list, and the topics count it.
 pub fn encode(
@@ -288,19 +284,12 @@ pub fn encode(
             };
             count.add(bytes_out, row.length());
             count.add(Count::FetchConversions, row.converted_records());
-            if row.error_code != 0 && !EXPECTED.contains(&row.error_code) {
+            if fetch::is_failure(row.error_code) {
                 count.add(Count::FailedFetchRequests, 1);
             }
         });
     }
-    let mut topics = Vec::new();
-    let mut start = 0;
-    for place in 1..=rows.len() {
-        if place == rows.len() || of(place).0 != of(start).0 {
-            topics.push(place - start);
-            start = place;
-        }
-    }
+    let topics = fetch::lengths_of_topics((0..rows.len()).map(|place| of(place).0));
     let partitions = rows.iter().enumerate().map(|(place, row)| {
         let row = row.get();
         let (topic, partition) = of(place);

@@ -227,9 +227,7 @@ pub fn note(topics: &Topics, asked: &Asked, results: Option<&Results>) {
     topics.note(names, |index, row| {
         row.add(Count::ProduceRequests, 1);
         let result = results.and_then(|results| results.0.get(index));
-        if result.is_some_and(|result| {
-            result.error_code != 0 && !produce::EXPECTED.contains(&result.error_code)
-        }) {
+        if result.is_some_and(|result| produce::is_failure(result.error_code)) {
             row.add(Count::FailedProduceRequests, 1);
         }
     });

@@ -35,6 +35,16 @@ const RACK_SINCE: i16 = 11;
 /// As the declaration says (`python/ottla/wire/k01_fetch.py`).
 pub const FLEXIBLE_SINCE: i16 = 12;
 
+/// Errors that Kafka does not count as failures (`ReplicaManager.readFromLocalLog`):
+/// OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE,
+/// KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+const EXPECTED: [i16; 7] = [1, 3, 6, 9, 56, 74, 75];
+
+/// True of the error code of a row that metrics count among the failed ones.
+pub fn is_failure(error_code: i16) -> bool {
+    error_code != 0 && !EXPECTED.contains(&error_code)
+}
+
 /// The fewest bytes of a topic, in a request or a response.
 const TOPIC_BYTES_MIN: usize = 2;
 

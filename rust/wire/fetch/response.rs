@@ -92,14 +92,26 @@ pub fn encode_response(
     head: ResponseHead,
     partitions: Vec<PartitionResponse<&[u8], RecordData>>,
 ) -> Result<Vec<Piece>, WireError> {
-    let topics: Vec<usize> = partitions
-        .chunk_by(|one, next| one.topic == next.topic)
-        .map(<[_]>::len)
-        .collect();
+    let topics = lengths_of_topics(partitions.iter().map(|partition| partition.topic));
     encode_rows(version, head, &topics, partitions.into_iter())
 }
 
-/// As [`encode_response`], of partitions that are made while they are written. `topics`: how many that follow each other have one topic.
+/// How many partitions that follow each other have one topic, for each such topic in turn.
+pub fn lengths_of_topics<'a>(topics: impl Iterator<Item = &'a [u8]>) -> Vec<usize> {
+    let mut lengths: Vec<usize> = Vec::new();
+    let mut last = None;
+    for topic in topics {
+        match lengths.last_mut() {
+            Some(length) if last == Some(topic) => *length += 1,
+            _ => lengths.push(1),
+        }
+        last = Some(topic);
+    }
+    lengths
+}
+
+/// As [`encode_response`], of partitions that are made while they are written. `topics` are their
+/// [`lengths_of_topics`].
 pub fn encode_rows<'a>(
     version: i16,
     head: ResponseHead,

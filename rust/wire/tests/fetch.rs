@@ -323,3 +323,22 @@ fn a_request_of_too_many_partitions_is_refused() {
         .collect();
     assert!(decode_request(&request_of(&apart), 11).is_err());
 }
+
+#[test]
+fn partitions_of_one_topic_share_its_entry_while_they_follow_each_other() {
+    let lengths =
+        |topics: &[&'static str]| lengths_of_topics(topics.iter().map(|name| name.as_bytes()));
+    assert_eq!(lengths(&["a", "a", "b", "a", "a", "a"]), [2, 1, 3]);
+    assert_eq!(lengths(&["", "", "a"]), [2, 1]);
+    assert_eq!(lengths(&["a"]), [1]);
+    assert!(lengths(&[]).is_empty());
+}
+
+#[test]
+fn only_what_is_no_reader_s_daily_life_is_a_failure() {
+    const NONE: i16 = 0;
+    const OFFSET_OUT_OF_RANGE: i16 = 1;
+    const UNKNOWN_SERVER_ERROR: i16 = -1;
+    assert!(!is_failure(NONE) && !is_failure(OFFSET_OUT_OF_RANGE));
+    assert!(is_failure(UNKNOWN_SERVER_ERROR));
+}

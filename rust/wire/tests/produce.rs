@@ -151,3 +151,12 @@ fn a_long_message_is_cut_between_characters() {
     assert_eq!(kept.len(), 32_766);
     assert!(message.starts_with(kept));
 }
+
+#[test]
+fn only_what_is_no_producer_s_daily_life_is_a_failure() {
+    const NONE: i16 = 0;
+    const MESSAGE_TOO_LARGE: i16 = 10;
+    const UNKNOWN_SERVER_ERROR: i16 = -1;
+    assert!(!is_failure(NONE) && !is_failure(MESSAGE_TOO_LARGE));
+    assert!(is_failure(UNKNOWN_SERVER_ERROR));
+}
