@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 import trio
 
 from ottla.broker.broker import Broker
@@ -13,8 +14,12 @@ from ottla.config import BrokerConfig
 from ottla.kafka import TopicPartition
 from ottla.mirror.config import read
 from ottla.mirror.daemon import Mirror
+from ottla.mirror.figures import Figures
 from tests.support.waiting import PATIENCE_S
 
+#: What most tests copy.
+T = TopicPartition("t", 0)
+ONCE = pytest.mark.parametrize("exactly_once", ["disabled", "enabled"])
 #: Between two questions to processes, which need the processor more than who asks.
 MOMENT_S = 0.02
 
@@ -107,3 +112,8 @@ async def holds(condition: Callable[[], bool]) -> None:
     with trio.fail_after(PATIENCE_S):
         while not condition():
             await trio.lowlevel.checkpoint()
+
+
+def done(figures: Figures, offset: int) -> bool:
+    """True when `T` is copied up to this offset."""
+    return figures.positions.get(T, 0) >= offset

@@ -13,7 +13,8 @@ import trio
 
 from ottla.client import Cluster, TopicPartition
 from ottla.mirror.config import read
-from ottla.mirror.copying import Copying, Figures
+from ottla.mirror.copying import Copying
+from ottla.mirror.figures import Figures
 from ottla.mirror.notes import Notes
 from ottla.mirror.syncs import Syncs
 from tests.client.scripted_cluster import World
@@ -141,7 +142,7 @@ async def test_a_damaged_batch_stops_its_partition_alone(
     sides: Sides, exactly_once: bool, count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is before it is copied, nothing goes past it, and it is looked at again."""
-    monkeypatch.setattr("ottla.mirror.copying.DAMAGED_S", 0.05)
+    monkeypatch.setattr("ottla.mirror.share.DAMAGED_S", 0.05)
     before = [b"%d" % number for number in range(count)]
     sides.source[HERE].damaged.add(count)
     sides.add(HERE, *before, b"damaged", b"after")

@@ -14,7 +14,8 @@ from ottla.client.errors import ConnectionLost
 from ottla.errors import KafkaError, ProtocolError, RemoteProtocolError
 from ottla.mirror.checkpoints import Checkpoints
 from ottla.mirror.config import ClusterConfig, FlowConfig, MirrorConfig
-from ottla.mirror.copying import Copying, Figures
+from ottla.mirror.copying import Copying
+from ottla.mirror.figures import Figures
 from ottla.mirror.notes import Notes
 from ottla.mirror.syncs import Syncs
 from ottla.mirror.topics import Topics
