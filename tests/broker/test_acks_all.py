@@ -12,7 +12,6 @@ import trio
 
 from ottla.errors import NotEnoughReplicasAfterAppend, RequestTimedOut, StorageError
 from ottla.replication.partition import Partition
-from ottla.replication.roles import PartitionState
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.k27_write_txn_markers import (
     WRITE_TXN_MARKERS,
@@ -20,6 +19,7 @@ from ottla.wire.k27_write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tests.broker.another_replica import with_another_replica
 from tests.support.client import Client, batch
 from tests.support.leased import One, produce, started
 from tests.support.waiting import PATIENCE_S, comes_true
@@ -41,15 +41,6 @@ def end_transaction(client: Client) -> int:
     marker = WritableTxnMarker(producer_id=5, producer_epoch=0, transaction_result=True, topics=[topic])
     (row,) = client.call(WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]), 0).markers
     return row.topics[0].partitions[0].error_code
-
-
-async def with_another_replica(one: One) -> Partition:
-    """A partition whose other replica is in sync, and does not fetch."""
-    partition = await one.create("t")
-    assert partition.state is not None
-    me, other = partition.state.leader, partition.state.leader + 1
-    await one.broker.replicas.apply("t", {0: PartitionState(1, me, 1, (me, other), (me, other), 1)})
-    return partition
 
 
 class SlowDisk:

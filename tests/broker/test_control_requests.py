@@ -26,9 +26,7 @@ from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from ottla.wire.k04_leader_and_isr import (
     LEADER_AND_ISR,
-    LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
 )
 from ottla.wire.k05_stop_replica import (
     STOP_REPLICA,
@@ -44,14 +42,12 @@ from ottla.wire.k06_update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from tests.broker.control_requests import BASE, OTHER, ask, elsewhere, leading, produced, started
 from tests.peers.processes import free_port
-from tests.support.client import Client, batch
+from tests.support.client import Client
 from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
-BASE = 1_000_000
-#: A broker that is not there.
-OTHER = 7
 
 
 class Slow:
@@ -70,51 +66,6 @@ class Slow:
         monkeypatch.setattr(LogManager, "open_or_create", held)
 
 
-@asynccontextmanager
-async def started(*paths: Path) -> AsyncIterator[Broker]:
-    """A broker to which every controller was elected that says so."""
-    settings = {
-        "log.dirs": ",".join(map(str, paths)),
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        # Nobody takes over what it leads when it stops.
-        "controlled.shutdown.retry.backoff.ms": "20",
-    }
-    async with Broker.start(BrokerConfig(settings)) as broker:
-
-        async def elected(controller_epoch: int) -> None:
-            broker.controller_epoch = max(broker.controller_epoch, controller_epoch)
-
-        broker.look_for_controller = elected  # type: ignore[method-assign]
-        yield broker
-
-
-async def ask(broker: Broker, api: Any, request: Any, version: int) -> Any:
-    def run() -> Any:
-        with Client.connect("127.0.0.1", broker.addresses.listening[0].port, "controller") as client:
-            return client.call(api, request, version)
-
-    return await trio.to_thread.run_sync(run)
-
-
-async def produced(broker: Broker, topic: str) -> int:
-    """The error code that a producer is answered with."""
-
-    def run() -> int:
-        with Client.connect("127.0.0.1", broker.addresses.listening[0].port, "producer") as client:
-            ((row,),) = [each.partitions for each in client.produce(topic, batch(b"x"), acks=1).responses]
-            return int(row.error_code)
-
-    return await trio.to_thread.run_sync(run)
-
-
-def elsewhere(broker: Broker, controller_epoch: int, leader_epoch: int) -> LeaderAndIsrRequest:
-    """The other broker leads, and this one is out of the ISR."""
-    asked = leading(broker, controller_epoch, leader_epoch)
-    (state,) = asked.topic_states[0].partition_states
-    state.leader, state.replicas, state.isr = OTHER, [broker.id, OTHER], [OTHER]
-    return asked
-
-
 async def leaders(broker: Broker) -> list[int]:
     """Who leads the partitions of "t", as a client is told."""
 
@@ -124,21 +75,6 @@ async def leaders(broker: Broker) -> list[int]:
             return [row.leader_id for row in sorted(answer.topics[0].partitions, key=lambda row: row.partition_index)]
 
     return await trio.to_thread.run_sync(run)
-
-
-def leading(broker: Broker, controller_epoch: int, leader_epoch: int, topic: str = "t") -> LeaderAndIsrRequest:
-    state = LeaderAndIsrPartitionState(
-        controller_epoch=BASE + controller_epoch,
-        leader=broker.id,
-        leader_epoch=leader_epoch,
-        isr=[broker.id],
-        replicas=[broker.id],
-        is_new=True,
-    )
-    topics = [LeaderAndIsrTopicState(topic_name=topic, partition_states=[state])]
-    return LeaderAndIsrRequest(
-        controller_id=broker.id, controller_epoch=BASE + controller_epoch, broker_epoch=-1, topic_states=topics
-    )
 
 
 def stopping(

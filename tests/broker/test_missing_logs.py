@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.broker.test_control_requests import produced, started
+from tests.broker.control_requests import produced, started
 from tests.support.client import Client
 from tests.support.waiting import comes_true
 

@@ -17,7 +17,6 @@ from ottla.classic import (
     ConsumerTimeout,
     InvalidConfig,
     Message,
-    ProducerRequest,
     SimpleConsumer,
     StringDecoder,
     SyncProducer,
@@ -27,32 +26,15 @@ from ottla.classic import (
 from ottla.coordination.tree import Unavailable
 from ottla.errors import OffsetOutOfRange
 from tests.classic.conftest import Place, group
+from tests.classic.filling import HOST, fill, offsets
 from tests.classic.members import QUICK, Member
 from tests.support.waiting import PATIENCE_S, eventually
-
-HOST = "127.0.0.1"
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper]
 
 
 #: Four threads share six partitions; which of three members has the two threads, and how they are sorted, varies.
 SHARES = ([1, 1, 4], [1, 2, 3], [2, 2, 2])
-
-
-def fill(place: Place, topic: str, partitions: int, each: int, start: int = 0) -> set[str]:
-    """So many messages in each partition; their values."""
-    with SyncProducer(HOST, place.port) as producer:
-        for partition in range(partitions):
-            values = [Message(b"%d-%d" % (partition, start + number)) for number in range(each)]
-            (found,) = producer.multi_send([ProducerRequest(topic, partition, values)])
-            assert found.error is None
-    return {f"{partition}-{start + number}" for partition in range(partitions) for number in range(each)}
-
-
-def offsets(place: Place, mine: str, topic: str, partitions: int, storage: Any = "zookeeper") -> list[int]:
-    with SimpleConsumer(HOST, place.port) as reader:
-        found = reader.fetch_offsets(mine, [TopicPartition(topic, n) for n in range(partitions)], storage=storage)
-    return [found.get(TopicPartition(topic, number), -1) for number in range(partitions)]
 
 
 def test_streams_share_the_partitions(place: Place) -> None:

@@ -18,7 +18,7 @@ from ottla.classic.stream import Chunk
 from ottla.client import TopicPartition
 from ottla.client.cluster import parse_bootstrap
 from tests.client.scripted_cluster import World, values_of
-from tests.client.test_conversations import ROWS, Row
+from tests.support.conversations import ROWS, Row
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio

@@ -15,8 +15,8 @@ from kazoo.client import KazooClient
 
 from ottla.classic import Blacklist, TopicFilter, Whitelist
 from tests.classic.conftest import Place, group
+from tests.classic.filling import fill, offsets
 from tests.classic.members import Member
-from tests.classic.test_consumer import fill, offsets
 from tests.peers.old_clients import VERSIONS, OldConsumer
 from tests.support.waiting import eventually
 

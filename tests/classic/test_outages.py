@@ -5,8 +5,8 @@ import time
 import pytest
 
 from tests.classic.conftest import SMALL, Place, group
+from tests.classic.filling import fill
 from tests.classic.members import Member
-from tests.classic.test_consumer import fill
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
 from tests.support.waiting import eventually

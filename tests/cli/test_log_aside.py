@@ -7,7 +7,7 @@ from pathlib import Path
 from ottla._core import LogDirectory
 from ottla.replication import aside as files
 from tests.cli.conftest import Ottla
-from tests.replication.test_aside import made
+from tests.support.put_aside import made
 
 
 def test_logs_are_listed_and_taken_back(ottla: Ottla, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.cluster.stand import Cluster
 from tests.support.waiting import PATIENCE_S, eventually
 
 from .conftest import Ottla
-from .test_broker import assigned, leaders_of, replicas_of
+from .placement import assigned, leaders_of, replicas_of
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper]
 #: Bytes of a record, and how many of them one partition gets: several fetches of a follower, so that a throttle holds.

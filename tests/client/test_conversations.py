@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import trio
@@ -21,18 +21,14 @@ from ottla.client.starts import Starts
 from ottla.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    FencedLeaderEpoch,
     IllegalGeneration,
     LogTruncated,
     NotCoordinator,
-    NotLeaderOrFollower,
     OffsetOutOfRange,
     RebalanceInProgress,
-    UnknownLeaderEpoch,
     UnknownMemberId,
     UnknownTopicOrPartition,
 )
-from ottla.wire.k01_fetch import FETCH
 from ottla.wire.k08_offset_commit import OFFSET_COMMIT
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH
 from ottla.wire.k11_join_group import JOIN_GROUP
@@ -40,10 +36,15 @@ from ottla.wire.k12_heartbeat import HEARTBEAT
 from ottla.wire.k14_sync_group import SYNC_GROUP
 from ottla.wire.schema import Api
 from tests.client.scripted_cluster import Part, World
+from tests.support.conversations import (
+    HERE,
+    ROWS,
+    THERE,
+    Row,
+)
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
-HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
@@ -86,76 +87,6 @@ def by_partition(records: list[tuple[TopicPartition, bytes]]) -> dict[TopicParti
 
 
 # --- what befalls a partition, and what ends it ---
-
-
-async def loses_its_leader(world: World) -> None:
-    world[HERE].moves(None)
-
-
-async def gets_a_leader(world: World) -> None:
-    world[HERE].moves(2)
-
-
-async def leader_stands_still(world: World) -> None:
-    world.brokers[1].stands_still()
-
-
-async def leader_goes_on(world: World) -> None:
-    world.brokers[1].goes_on()
-
-
-async def leader_stands_still_and_another_leads(world: World) -> None:
-    world.brokers[1].stands_still()
-    world[HERE].moves(2)
-
-
-async def leader_dies(world: World) -> None:
-    await world.brokers[1].dies()
-
-
-async def leader_moves(world: World) -> None:
-    world[HERE].moves(2)
-    world.change()
-
-
-async def nothing(world: World) -> None:
-    pass
-
-
-def answers(*codes: int) -> Callable[[World], Awaitable[None]]:
-    """The leader answers with these codes, one after the other."""
-
-    async def befalls(world: World) -> None:
-        world[HERE].errors.extend(codes)
-        world.change()
-
-    return befalls
-
-
-async def leader_hangs_up_after_each_answer(world: World) -> None:
-    world.brokers[1].hangs_up.add(FETCH.key)
-
-
-class Row(NamedTuple):
-    """What befalls t-0, and what ends it; t-1 is read meanwhile."""
-
-    befalls: Callable[[World], Awaitable[None]]
-    ends: Callable[[World], Awaitable[None]] = nothing
-
-
-ROWS = {
-    "no leader": Row(loses_its_leader, gets_a_leader),
-    "stands still": Row(leader_stands_still, leader_goes_on),
-    "stands still, another leads": Row(leader_stands_still_and_another_leads),
-    "dies": Row(leader_dies, gets_a_leader),
-    "moves": Row(leader_moves),
-    "not leader": Row(answers(NotLeaderOrFollower.code)),
-    "unknown partition": Row(answers(UnknownTopicOrPartition.code)),
-    "fenced epoch": Row(answers(FencedLeaderEpoch.code)),
-    "unknown epoch": Row(answers(UnknownLeaderEpoch.code)),
-    "many errors": Row(answers(NotLeaderOrFollower.code, UnknownLeaderEpoch.code, NotLeaderOrFollower.code)),
-    "hangs up": Row(leader_hangs_up_after_each_answer),
-}
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)

@@ -34,7 +34,7 @@ from ottla.wire.k26_end_txn import END_TXN
 from ottla.wire.k28_txn_offset_commit import TXN_OFFSET_COMMIT
 from ottla.wire.schema import Api
 from tests.client.scripted_cluster import World
-from tests.client.test_conversations import ROWS
+from tests.support.conversations import ROWS
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio

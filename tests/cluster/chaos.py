@@ -16,10 +16,10 @@ from kazoo.exceptions import KazooException
 
 from ottla.kafka import TopicPartition
 from tests.cluster import asking
+from tests.cluster.orders import Targets, assigned, order
 from tests.cluster.replicas import partitions
 from tests.cluster.rounds import Round
 from tests.cluster.stand import SESSION_MS, Cluster, Member, ZooKeeper
-from tests.cluster.test_moves import Targets, assigned, order
 from tests.support.waiting import eventually
 
 #: After a fault: a session ends, a leader is elected, a producer that has waited comes back.

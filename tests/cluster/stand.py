@@ -59,6 +59,15 @@ SETTINGS: Mapping[str, object] = {
     "replica.socket.timeout.ms": 5000,
     "controller.socket.timeout.ms": 5000,
 }
+#: Of clusters that have one of everything: only its own faults are looked at.
+SINGLE: Mapping[str, object] = {
+    "default.replication.factor": 1,
+    "min.insync.replicas": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "zookeeper.session.timeout.ms": 1500,
+}
 #: Three JVMs on two cores.
 KAFKA_SETTINGS: Mapping[str, object] = {"num.network.threads": 2, "num.io.threads": 4, "background.threads": 2}
 TICK_MS = 500

@@ -8,8 +8,8 @@ from ottla.config.table import LONG_MAX
 from ottla.kafka import TopicPartition
 from tests.cluster import asking
 from tests.cluster.kinds import OTTLA
+from tests.cluster.orders import order
 from tests.cluster.stand import Cluster, Member
-from tests.cluster.test_moves import order
 from tests.metrics.scraped import Scraped, scrape
 from tests.peers.processes import free_port
 from tests.support.client import batch

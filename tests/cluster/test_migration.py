@@ -12,7 +12,7 @@ from tests.cluster import asking
 from tests.cluster.replicas import logs_equal
 from tests.cluster.rounds import Round
 from tests.cluster.stand import OTTLA, Cluster
-from tests.cluster.test_rolling_bounce import StaticMember
+from tests.cluster.static_member import StaticMember
 from tests.faults.broker import settings
 from tests.faults.broker.load import PARTITIONS
 from tests.peers.skips import module

@@ -4,24 +4,18 @@ nothing.
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 
-from ottla.errors import error
 from ottla.kafka import TopicPartition
-from ottla.wire.k45_alter_partition_reassignments import (
-    ALTER_PARTITION_REASSIGNMENTS,
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from ottla.wire.k46_list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
     ListPartitionReassignmentsRequest,
 )
 from tests.cluster import asking
 from tests.cluster.kinds import OTTLA
+from tests.cluster.orders import Targets, assigned, order
 from tests.cluster.replicas import logs_equal, partitions
 from tests.cluster.rounds import Round
 from tests.cluster.stand import Cluster
@@ -32,9 +26,6 @@ from tests.support.waiting import eventually
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 
-Targets = Mapping[TopicPartition, list[int] | None]
-#: What an order may meet, and is repeated for: another controller, or one that is not known yet.
-MOVED = {"NOT_CONTROLLER"}
 #: Taking back what is over already.
 OVER = {"NO_REASSIGNMENT_IN_PROGRESS"}
 
@@ -43,35 +34,6 @@ OVER = {"NO_REASSIGNMENT_IN_PROGRESS"}
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("moves"), (*OTTLA, "ottla")) as made:
         yield made
-
-
-def order(cluster: Cluster, targets: Targets) -> dict[TopicPartition, str]:
-    """What the controller says of each partition."""
-    topics: dict[str, list[ReassignablePartition]] = {}
-    for name, replicas in targets.items():
-        row = ReassignablePartition(partition_index=name.partition, replicas=replicas)
-        topics.setdefault(name.topic, []).append(row)
-    request = AlterPartitionReassignmentsRequest(
-        timeout_ms=30_000, topics=[ReassignableTopic(name=topic, partitions=rows) for topic, rows in topics.items()]
-    )
-
-    def ask() -> dict[TopicPartition, str] | None:
-        try:
-            member = cluster.broker(cluster.observer.controller()[0])
-            with asking.client(cluster, member, timeout_ms=5_000) as client:
-                answer = client.call(ALTER_PARTITION_REASSIGNMENTS, request)
-        except (OSError, LookupError):
-            return None
-        if asking.name_of(answer.error_code) in MOVED:
-            return None
-        assert answer.error_code == 0, error(answer.error_code)
-        return {
-            TopicPartition(topic.name, row.partition_index): asking.name_of(row.error_code)
-            for topic in answer.responses
-            for row in topic.partitions
-        }
-
-    return eventually("a controller takes the order", ask)
 
 
 def under_way(cluster: Cluster) -> dict[TopicPartition, list[int]]:
@@ -85,11 +47,6 @@ def under_way(cluster: Cluster) -> dict[TopicPartition, list[int]]:
         for topic in answer.topics
         for row in topic.partitions
     }
-
-
-def assigned(cluster: Cluster, names: Targets) -> dict[TopicPartition, list[int]]:
-    observer = cluster.observer
-    return {name: observer.assignment(name.topic)[name.partition] for name in names}
 
 
 def settled(cluster: Cluster, targets: Targets) -> None:

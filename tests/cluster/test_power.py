@@ -8,8 +8,7 @@ import pytest
 from tests.cluster.kinds import THREE
 from tests.cluster.replicas import logs_equal
 from tests.cluster.rounds import Round
-from tests.cluster.stand import Cluster
-from tests.cluster.test_stand import SINGLE
+from tests.cluster.stand import SINGLE, Cluster
 from tests.faults.broker import settings
 from tests.peers.skips import module
 

@@ -5,7 +5,6 @@ partitions, and none of them reads a record twice.
 import time
 from collections import Counter
 
-import confluent_kafka as ck
 import pytest
 
 from ottla.wire.k15_describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
@@ -13,53 +12,14 @@ from tests.cluster import asking
 from tests.cluster.replicas import logs_equal
 from tests.cluster.rounds import Round
 from tests.cluster.stand import Cluster
+from tests.cluster.static_member import StaticMember
 from tests.faults.broker import settings
-from tests.faults.broker.load import PARTITIONS, Client
+from tests.faults.broker.load import PARTITIONS
 from tests.peers.skips import module
 from tests.support.waiting import eventually
 
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
-#: Longer than any restart.
-SESSION_MS = 45_000
-
-
-class StaticMember(Client):
-    """Reads what it is given and commits after each poll. `values` are all that it read, in that order."""
-
-    def __init__(self, instance: str, load: Round, group: str) -> None:
-        super().__init__(instance, load.cluster.bootstrap, 0, prefix=load.prefix)
-        self.group = group
-        self.values: list[int] = []
-        self.assigned: list[list[int]] = []
-        self.revoked = 0
-        self.commits = 0
-        self.refused: list[str] = []
-
-    def live(self) -> None:
-        consumer = self.consumer(
-            **{"group.id": self.group, "group.instance.id": self.name, "session.timeout.ms": SESSION_MS}
-        )
-        consumer.subscribe([self.plain], on_assign=self.given, on_revoke=self.taken, on_lost=self.taken)
-        while not self.stop.is_set():
-            if messages := self.consumed(consumer):
-                self.values += [int(message.value()) for message in messages]
-                ends = {message.partition(): message.offset() + 1 for message in messages}
-                self.commit(consumer, [ck.TopicPartition(self.plain, index, end) for index, end in ends.items()])
-        consumer.close()
-
-    def commit(self, consumer: ck.Consumer, offsets: list[ck.TopicPartition]) -> None:
-        try:
-            consumer.commit(offsets=offsets, asynchronous=False)
-            self.commits += 1
-        except ck.KafkaException as error:  # the next one has it too
-            self.refused.append(str(error))
-
-    def given(self, _: ck.Consumer, places: list[ck.TopicPartition]) -> None:
-        self.assigned.append(sorted(place.partition for place in places))
-
-    def taken(self, _: ck.Consumer, __: list[ck.TopicPartition]) -> None:
-        self.revoked += not self.stop.is_set()
 
 
 @pytest.mark.judge

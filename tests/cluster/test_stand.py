@@ -9,21 +9,13 @@ import pytest
 from tests.cluster.network import need_namespaces
 from tests.cluster.replicas import logs_equal, partitions
 from tests.cluster.rounds import Round
-from tests.cluster.stand import Cluster
+from tests.cluster.stand import SINGLE, Cluster
 from tests.faults.broker import settings
 from tests.peers.skips import module, require
 from tests.support.waiting import eventually
 
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
-SINGLE = {
-    "default.replication.factor": 1,
-    "min.insync.replicas": 1,
-    "offsets.topic.replication.factor": 1,
-    "transaction.state.log.replication.factor": 1,
-    "transaction.state.log.min.isr": 1,
-    "zookeeper.session.timeout.ms": 1500,
-}
 
 
 @pytest.fixture(scope="module", params=[pytest.param("namespaces", marks=pytest.mark.judge), "loopback"])

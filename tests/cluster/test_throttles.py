@@ -10,9 +10,9 @@ import pytest
 
 from ottla.kafka import TopicPartition
 from tests.cluster import asking
+from tests.cluster.orders import order
 from tests.cluster.replicas import logs_equal
 from tests.cluster.stand import Cluster
-from tests.cluster.test_moves import order
 from tests.peers.apache import tool
 from tests.peers.skips import module
 from tests.support.client import batch

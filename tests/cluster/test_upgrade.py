@@ -17,7 +17,7 @@ from tests.cluster.former import former
 from tests.cluster.replicas import logs_equal, partitions
 from tests.cluster.rounds import Round
 from tests.cluster.stand import OTTLA, Cluster, OttlaMember
-from tests.cluster.test_rolling_bounce import StaticMember
+from tests.cluster.static_member import StaticMember
 from tests.faults.broker import settings
 from tests.faults.broker.load import PARTITIONS
 from tests.peers.skips import module

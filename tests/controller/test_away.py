@@ -17,7 +17,7 @@ from ottla.kafka import NO_EPOCH, TopicPartition
 from ottla.wire.k06_update_metadata import UPDATE_METADATA
 from tests.controller.conftest import TestCluster
 from tests.controller.fakes import FakeBroker
-from tests.controller.test_early_removal import SESSION_S, started, watched
+from tests.controller.sessions import SESSION_S, started, watched
 from tests.support.waiting import comes_true
 
 pytestmark = pytest.mark.trio

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import trio
 
@@ -17,33 +15,15 @@ from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k06_update_metadata import UPDATE_METADATA
 from tests.controller.conftest import TestCluster
 from tests.controller.fakes import FakeBroker
+from tests.controller.sessions import SESSION_S, started, watched
 from tests.support.trees import state_of
 from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
-#: Longer than any test: who waits for a session waits in vain.
-SESSION_S = 600.0
-
-
-async def started(cluster: TestCluster, count: int, kafkas: int = 0, **options: Any) -> list[FakeBroker]:
-    """Brokers of Ottla's, of which the first is the controller, and after them Kafka's."""
-    options = {"session_s": SESSION_S, **options}
-    brokers = [await cluster.broker(number + 1, ottla="1") for number in range(count)]
-    brokers += [await cluster.broker(count + number + 1) for number in range(kafkas)]
-    cluster.controller(brokers[0], **options)
-    for broker in brokers:
-        await broker.until(lambda broker=broker: len(broker.live_brokers()) == len(brokers))
-    return brokers
 
 
 async def registered(cluster: TestCluster) -> list[str]:
     return sorted(await cluster.admin.children(znodes.BROKER_IDS))
-
-
-async def watched(cluster: TestCluster, by: int) -> None:
-    """Returns when a broker has a connection to each other one of Ottla's, on which nothing is said."""
-    others = [broker for broker in cluster.brokers.values() if broker.id != by and broker.ottla]
-    await comes_true("all are watched", lambda: all(broker.quiet for broker in others))
 
 
 def prove(controller: Controller, broker: FakeBroker, epoch: int | None = None) -> None:

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.controller import Controller, NewTopic, create_topic, delete_topics
+from ottla.controller import delete_topics
 from ottla.controller.decisions import IsrChange
 from ottla.controller.isr import Altered
 from ottla.controller.timings import MANUAL_BALANCE
@@ -20,7 +20,6 @@ from ottla.errors import (
     FencedLeaderEpoch,
     InvalidRequest,
     InvalidUpdateVersion,
-    KafkaError,
     NotController,
     StaleBrokerEpoch,
     UnknownTopicOrPartition,
@@ -28,46 +27,10 @@ from ottla.errors import (
 from ottla.kafka import TopicPartition
 from ottla.wire.k06_update_metadata import UPDATE_METADATA
 from tests.controller.conftest import TestCluster
-from tests.controller.fakes import FakeBroker
+from tests.controller.three import T, Three
 from tests.support.trees import state_of
 
 pytestmark = pytest.mark.trio
-
-T = TopicPartition("t", 0)
-
-
-class Three:
-    """Brokers 1, 2 and 3, of which 1 is the controller, and a topic that 2 leads."""
-
-    def __init__(self, cluster: TestCluster, brokers: Sequence[FakeBroker], controller: Controller) -> None:
-        self.cluster = cluster
-        self.brokers = brokers
-        self.one, self.two, self.three = brokers
-        self.controller = controller
-
-    @classmethod
-    async def start(cls, cluster: TestCluster, partitions: int = 1) -> Three:
-        brokers = [await cluster.broker(number) for number in (1, 2, 3)]
-        controller = cluster.controller(brokers[0])
-        await brokers[0].until(lambda: brokers[0].live_brokers() == [1, 2, 3])
-        await create_topic(cluster.admin, NewTopic("t", assignment=dict.fromkeys(range(partitions), (2, 3, 1))))
-        for broker in brokers:
-            await broker.until(lambda broker=broker: len(broker.metadata("t")) == partitions)
-        return cls(cluster, brokers, controller)
-
-    async def ask(self, *isr: int, epoch: int = 0, version: int = 0, name: TopicPartition = T, of: int = 2) -> Any:
-        """What the leader is told: the state and its version, or the kind of error."""
-        change = IsrChange(epoch, isr, version)
-        result = (await self.controller.alter_isr(of, self.epoch(of), {name: change}))[name]
-        return type(result) if isinstance(result, KafkaError) else result
-
-    def epoch(self, broker: int) -> int:
-        registration = self.brokers[broker - 1].registration
-        assert registration is not None
-        return registration.epoch
-
-    async def version(self, name: TopicPartition = T) -> int:
-        return (await self.cluster.admin.get(znodes.state_path(*name))).stat.version
 
 
 async def test_an_isr_shrinks_and_grows_in_one_leader_epoch(cluster: TestCluster) -> None:

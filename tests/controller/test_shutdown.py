@@ -14,7 +14,7 @@ from ottla.kafka import TopicPartition
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k05_stop_replica import STOP_REPLICA
 from tests.controller.conftest import TestCluster
-from tests.controller.test_isr import Three
+from tests.controller.three import Three
 from tests.support.trees import state_of
 
 pytestmark = pytest.mark.trio

@@ -18,7 +18,7 @@ from ottla.mirror.figures import Figures
 from ottla.mirror.notes import Notes
 from ottla.mirror.syncs import Syncs
 from tests.client.scripted_cluster import World
-from tests.client.test_conversations import ROWS, Row
+from tests.support.conversations import ROWS, Row
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio

@@ -20,7 +20,7 @@ from ottla.replication import aside, belonging, log_notes
 from ottla.replication.belonging import Belonging, Taken
 from ottla.replication.log_manager import LogManager
 from tests.replication.internal import opened
-from tests.replication.test_unclean_start import Stand, state
+from tests.replication.unclean import Stand, state
 from tests.support.client import batch
 from tests.support.log_manager import Settings, append, config, folders
 

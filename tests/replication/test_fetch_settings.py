@@ -16,8 +16,8 @@ import pytest
 from ottla._core import FetchRequest, FetchRow, Log, Request
 from tests.net.support import serving
 from tests.replication import followers
-from tests.replication.test_fetcher import Leader, fetcher, leading, listen
-from tests.replication.test_fetcher import following as followed
+from tests.replication.scripted_leader import Leader, fetcher, leading, listen
+from tests.replication.scripted_leader import following as followed
 
 __all__ = ["followed", "leading"]
 pytestmark = pytest.mark.trio

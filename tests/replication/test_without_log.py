@@ -12,7 +12,7 @@ from ottla.replication.questions import EpochEnd
 from ottla.replication.roles import PartitionState
 from ottla.replication.unclean_start import NOTHING, Known
 from tests.replication.internal import opened
-from tests.replication.test_unclean_start import ME, OTHER, THIRD, WAIT_S, Stand, T, state
+from tests.replication.unclean import ME, OTHER, THIRD, WAIT_S, Stand, T, state
 
 pytestmark = pytest.mark.trio
 

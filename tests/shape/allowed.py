@@ -27,7 +27,7 @@ RULES = {
     "functions": ("functions of more than {function} lines", "split them"),
     "files": ("lines, to the next hundred, where {file} are enough", "give a part of it a file of its own"),
     "docs": ('doc comments that begin with "What" or "Whether"', "name their subject"),
-    "imports": ("imports from test modules", "move what is shared into tests/support"),
+    "imports": ("imports from test modules", "move what is shared into a file beside them, or tests/support"),
 }
 PLACES = {
     "columns": rules.columns,

@@ -110,7 +110,7 @@ def rust_docs(source: str) -> Iterator[tuple[int, str]]:
 
 
 def imports_of_tests(file: File) -> Iterator[str]:
-    """Imports of a test module, or of its names: helpers that several use stand in `tests/support`."""
+    """Imports of a test module, or of its names: what several use stands in a file beside them or in tests/support."""
     if file.path.suffix == ".py":
         for found in IMPORT.finditer(file.text):
             module, names = found["module"] or "", found["names"]
