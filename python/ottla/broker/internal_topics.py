@@ -104,6 +104,37 @@ def _codec(number: int) -> str:
     return CODECS[number]
 
 
+class _PartitionCount:
+    """How many partitions a topic has, or will have. Once known it stays: with another count keys would belong to other
+    partitions, away from what they have.
+    """
+
+    def __init__(self, broker: Host, name: str, wanted: int, said: Repeated) -> None:
+        self._broker = broker
+        self._name = name
+        self._wanted = wanted
+        self._said = said
+        self._known = 0
+
+    def __call__(self) -> int:
+        name, now = self._name, len(self._broker.metadata.topics.get(self._name, ()))
+        known = self._known = self._known or now
+        if now > known:
+            self._said.log(
+                logging.ERROR,
+                (name, now),
+                "somebody has given %s %d partitions, past every check. This broker goes on with the %d that it had; "
+                "one that starts from now on looks elsewhere for what is stored there, and does not find groups or "
+                "transactions: let the topic's node in the tree have %d again before any does",
+                name,
+                now,
+                known,
+                known,
+                extra={"topic": name},
+            )
+        return known or self._wanted
+
+
 def _topic(
     broker: Host,
     name: str,
@@ -121,27 +152,7 @@ def _topic(
     replicas_wanted = broker.config.get_int(replication_factor)
 
     said = Repeated(broker.log)
-    known = 0
-
-    def partition_count() -> int:
-        # Once known it stays: with another count keys would belong to other partitions, away from what they have.
-        nonlocal known
-        now = len(broker.metadata.topics.get(name, ()))
-        known = known or now
-        if now > known:
-            said.log(
-                logging.ERROR,
-                (name, now),
-                "somebody has given %s %d partitions, past every check. This broker goes on with the %d that it had; "
-                "one that starts from now on looks elsewhere for what is stored there, and does not find groups or "
-                "transactions: let the topic's node in the tree have %d again before any does",
-                name,
-                now,
-                known,
-                known,
-                extra={"topic": name},
-            )
-        return known or partition_count_wanted
+    partition_count = _PartitionCount(broker, name, partition_count_wanted, said)
 
     async def create() -> None:
         metadata = broker.metadata

@@ -119,20 +119,8 @@ def reassign(
     if cancel:
         _cancel(names, how, bootstrap, timeout_ms)
         return
-    wanted: dict[TopicPartition, Replicas] | None = None
     brokers = None if to is None else _ids(to, "--to")
-    if plan is not None:
-        if names:
-            raise click.UsageError("--plan says which topics: leave NAME out")
-        wanted = _read(plan)
-    elif assign:
-        if len(names) != 1:
-            raise click.UsageError("--assign is about the partitions of one topic: name it")
-        wanted = _assigned(names[0], assign)
-    elif to is None and replicas is None:
-        raise click.UsageError("say what to do: --to, --replicas, --assign, --plan, --cancel or --resume")
-    elif not names:
-        raise click.UsageError("name the topics; `ottla broker balance` is about all of them")
+    wanted = _wanted(names, plan, assign, is_spread=to is not None or replicas is not None)
     doing = f"cannot reassign {', '.join(names) or plan}"
 
     async def work(cluster: Cluster) -> Change:
@@ -152,6 +140,25 @@ def reassign(
         return await measured(admin, overview, Change(before, changed, elect=sorted(elect)))
 
     settle(with_cluster(doing, bootstrap, timeout_ms, work), how, doing, bootstrap, timeout_ms)
+
+
+def _wanted(
+    names: tuple[str, ...], plan: str | None, assign: tuple[str, ...], *, is_spread: bool
+) -> dict[TopicPartition, Replicas] | None:
+    """The replicas of each partition, as the user said them; None where they are to be spread evenly."""
+    if plan is not None:
+        if names:
+            raise click.UsageError("--plan says which topics: leave NAME out")
+        return _read(plan)
+    if assign:
+        if len(names) != 1:
+            raise click.UsageError("--assign is about the partitions of one topic: name it")
+        return _assigned(names[0], assign)
+    if not is_spread:
+        raise click.UsageError("say what to do: --to, --replicas, --assign, --plan, --cancel or --resume")
+    if not names:
+        raise click.UsageError("name the topics; `ottla broker balance` is about all of them")
+    return None
 
 
 def _spread(

@@ -76,31 +76,18 @@ def command(
     # which nobody is answered.
     gc.disable()
     from ottla.cli._errors import explained
-    from ottla.config.broker import BrokerConfig
-    from ottla.config.zookeeper import ZooKeeperServers
 
     with explained("cannot start the broker"):
         overrides = assignments(settings)
-        if data_dir is not None:
-            overrides["log.dirs"] = data_dir
-        if broker_id is not None:
-            overrides["broker.id"] = str(broker_id)
-        if zookeeper is not None:
-            overrides["zookeeper.connect"] = zookeeper
-        if listen is not None:
-            overrides["listeners"] = _listener(listen)
-        if log_format is not None:
-            overrides["logging.format"] = log_format
-        config = BrokerConfig.load(file, overrides)
-        if metrics_port is not None:
-            host = config.listeners[0].host or "0.0.0.0"
-            overrides["metrics.listener"] = f"[{host}]:{metrics_port}" if ":" in host else f"{host}:{metrics_port}"
-            config = BrokerConfig.load(file, overrides)
-        if servers := config.get_str("zookeeper.connect"):
-            try:
-                ZooKeeperServers.parse(servers)
-            except ValueError as error:
-                raise click.ClickException(f"cannot start the broker: zookeeper.connect: {error}") from None
+        options = {
+            "log.dirs": data_dir,
+            "broker.id": None if broker_id is None else str(broker_id),
+            "zookeeper.connect": zookeeper,
+            "listeners": None if listen is None else _listener(listen),
+            "logging.format": log_format,
+        }
+        overrides |= {name: value for name, value in options.items() if value is not None}
+        config = _config(file, overrides, metrics_port)
     if adopt and config.zookeeper:
         raise click.UsageError("--adopt makes the tree of a broker without ZooKeeper; zookeeper.connect is set")
     _log_to_stderr(log_level, config)
@@ -136,6 +123,24 @@ def command(
         if not problem.message.endswith("does a broker run on it?"):
             raise
         raise click.ClickException(f"{problem.message} --data-dir names another directory") from None
+
+
+def _config(file: str | None, overrides: dict[str, str], metrics_port: int | None) -> BrokerConfig:
+    """The settings of the broker. Raises click.ClickException: ZooKeeper's addresses are none."""
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.zookeeper import ZooKeeperServers
+
+    config = BrokerConfig.load(file, overrides)
+    if metrics_port is not None:
+        host = config.listeners[0].host or "0.0.0.0"
+        overrides["metrics.listener"] = f"[{host}]:{metrics_port}" if ":" in host else f"{host}:{metrics_port}"
+        config = BrokerConfig.load(file, overrides)
+    if servers := config.get_str("zookeeper.connect"):
+        try:
+            ZooKeeperServers.parse(servers)
+        except ValueError as error:
+            raise click.ClickException(f"cannot start the broker: zookeeper.connect: {error}") from None
+    return config
 
 
 def _check_directories(directories: list[str]) -> None:
