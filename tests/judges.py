@@ -54,7 +54,7 @@ def git(*arguments: str) -> str:
 
 
 def is_changed() -> bool:
-    """Whether something else than the notes is not committed."""
+    """True if something else than the notes is not committed."""
     return bool(git("status", "--porcelain", "--", ".", f":!{FILE.relative_to(ROOT)}"))
 
 

@@ -36,7 +36,7 @@ LOOKS_MAX: Final = 6
 
 
 def are_few(rows: int, size_bytes: int = 0) -> bool:
-    """Whether so many rows, of a request of so many bytes, are done at once."""
+    """True if so many rows, of a request of so many bytes, are done at once."""
     return rows <= ROWS and size_bytes <= LARGE_BYTES
 
 

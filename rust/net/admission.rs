@@ -7,7 +7,7 @@ use crate::wire::error::UNSUPPORTED_VERSION;
 use crate::wire::headers::{RequestHeader, parse_request_header};
 use crate::wire::keys::API_VERSIONS;
 
-/// What the declaration of a served API says (`python/ottla/wire`).
+/// The declaration of a served API, as far as the hub needs it (`python/ottla/wire`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Api {
     pub lowest: i16,

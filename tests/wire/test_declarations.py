@@ -1,4 +1,4 @@
-"""What an API's declaration says beside its messages."""
+"""An API's declaration says more than its messages: each part is checked against what uses it."""
 
 import pytest
 

@@ -95,8 +95,8 @@ class Freed:
 
 
 def leave(request: Request, lists: list[Rows]) -> None:
-    """What the handler of a large request made of it is freed in slices, when the handler has returned. What one of a
-    small request leaves is freed with it.
+    """Rows that the handler of a large request made of it are freed in slices, when the handler has returned. Rows of
+    a small request are freed with it.
     """
     if len(request) > LARGE_BYTES:
         free_soon(lists)
@@ -121,7 +121,7 @@ async def _free_then(lists: list[Rows], then: Callable[[], None] | None) -> None
 
 
 def _has_lists(rows: Rows) -> bool:
-    """Whether a row has something that is freed in slices itself."""
+    """True if a row has something that is freed in slices itself."""
     if isinstance(rows, dict):
         if any(isinstance(value, list | dict) and len(value) > INNER_AT_ONCE for value in rows.values()):
             return True

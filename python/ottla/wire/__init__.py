@@ -42,5 +42,5 @@ def name(key: int) -> str:
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Whether the messages of this API's version are in the flexible encoding; False for keys that nobody knows."""
+    """True if the messages of this API's version are in the flexible encoding; False for keys that nobody knows."""
     return key in _FILES and api(key).is_flexible(version)

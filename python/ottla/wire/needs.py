@@ -1,4 +1,5 @@
-"""What a client has to be allowed for a request: operations on kinds of resources, as Kafka's authorizers know them.
+"""The needs of a request, which its client has to be allowed: operations on kinds of resources, as Kafka's authorizers
+know them.
 
 An API's declaration names them: `needs="READ on GROUP, READ on TOPIC"` means both, for each group and topic that a
 request names; `needs="DESCRIBE on CLUSTER or DESCRIBE on GROUP"` means that either is enough. Where there is no
@@ -12,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Operation(IntEnum):
-    """What is done."""
+    """An operation on a resource."""
 
     READ = 3
     WRITE = 4

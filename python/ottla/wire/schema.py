@@ -221,7 +221,7 @@ class Api(Generic[Request, Response]):
         return self.versions[-1]
 
     def is_flexible(self, version: int) -> bool:
-        """Whether the messages of this version are in the flexible encoding."""
+        """True if the messages of this version are in the flexible encoding."""
         return version >= self.flexible_from
 
     def __repr__(self) -> str:

@@ -59,7 +59,7 @@ fn by_address(overrides: HashMap<String, usize>) -> PyResult<HashMap<IpAddr, usi
     parsed.collect()
 }
 
-/// What the hub has to know of an API: attributes of its declaration (`ottla.wire.schema.Api`).
+/// The properties of an API that the hub has to know: attributes of its declaration (`ottla.wire.schema.Api`).
 #[derive(FromPyObject)]
 struct ApiOfHub {
     lowest: i16,
