@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.test_foreign import FOREIGN, folder_with
+from tests.support.foreign_files import FOREIGN, folder_with
 
 from .conftest import Ottla
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.test_strangers import ADVERTISED, HINT, NO_BROKERS
-from tests.support.strangers import listening, names, offers
+from tests.support.strangers import ADVERTISED, HINT, NO_BROKERS, listening, names, offers
 from tests.support.waiting import PATIENCE_S
 
 from .conftest import Ottla

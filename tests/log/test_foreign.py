@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,7 @@ import pytest
 from ottla.errors import StorageError
 from ottla.log import Log
 from ottla.log.foreign import foreign_file
-
-FOREIGN = {
-    "text": b"some text, which is no log. " * 9,
-    "gzip": gzip.compress(bytes(range(256)) * 9, mtime=0),
-    "sqlite": b"SQLite format 3\0\x10\0\x02\x02\0\x40\x20\x20" + bytes(500),
-}
-#: What a crash may leave.
-TORN = {"empty": b"", "short": b"\0\0\0", "zeros": bytes(300)}
-
-
-def folder_with(tmp_path: Path, data: bytes) -> tuple[Path, Path]:
-    folder = tmp_path / "orders-0"
-    folder.mkdir()
-    file = folder / f"{0:020}.log"
-    file.write_bytes(data)
-    return folder, file
+from tests.support.foreign_files import FOREIGN, TORN, folder_with
 
 
 @pytest.mark.parametrize("name", FOREIGN)

@@ -19,7 +19,7 @@ from ottla.wire.schema import Api
 from tests.support.waiting import PATIENCE_S
 
 Behaviour = Callable[[socket.socket], None]
-"""What it does with a connection, which is closed after it."""
+"""Serves a connection, which is closed after it."""
 
 LENGTH_BYTES = 4
 
@@ -135,3 +135,54 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
             raise ConnectionError("closed")
         data += part
     return data
+
+
+PORT = "is no Kafka broker: "
+#: By name, with the words that tell a user: none becomes a broker by waiting.
+NO_BROKERS = {
+    "http": (
+        says(b"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n<html>"),
+        PORT + 'it answers in HTTP ("HTTP/1.1 400 Bad Request"). Is this the port of a web server or of a proxy?',
+    ),
+    "html": (says(b"<html>\n<body>"), PORT + 'it answers ("<html>"). Is the port right?'),
+    "tls": (
+        says(bytes.fromhex("15030300020246")),
+        "speaks TLS: set security.protocol to SSL or SASL_SSL, or name the port of a listener without TLS",
+    ),
+    "ssh": (greets(b"SSH-2.0-x_9\r\n"), PORT + 'it answers as an SSH server does ("SSH-2.0-x_9"). Is the port right?'),
+    "smtp": (greets(b"220 mail ESMTP\r\n"), PORT + 'it answers as a mail or FTP server does ("220 mail ESMTP")'),
+    "redis": (says(b"-ERR unknown command\r\n"), PORT + 'it answers as Redis does ("-ERR unknown command")'),
+    "amqp": (says(b"AMQP\0\0\x09\x01"), PORT + "it answers as RabbitMQ does. Is the port right?"),
+    "mysql": (greets(b"\x4a\0\0\0\x0a8.0.36\0"), PORT + "it answers as MySQL does. Is the port right?"),
+    "negative": (says((-5).to_bytes(4, "big", signed=True)), PORT + "a frame of -5 bytes"),
+    "huge": (
+        says(b"\x0f\xff\xff\xff12"),
+        PORT + "a frame of 268435455 bytes; the limit is 1048576, which begins with ",
+    ),
+    "zero": (says(bytes(4)), PORT + "the answer to ApiVersions makes no sense: correlation_id at byte 0: 4 bytes are"),
+    "wrong id": (says(frame(b"\0\0\3\xe7" + bytes(9))), PORT + "the answer to ApiVersions makes no sense: answer 999"),
+    "noise": (says(frame(bytes(4) + b"\xa5" * 60)), PORT + "the answer to ApiVersions makes no sense: "),
+    "in pieces": (says(b"H", b"T", b"T", b"P/1.0 200 OK\r\n"), PORT + "it answers in HTTP"),
+    "no metadata": (
+        offers((18, 0, 3), (0, 0, 8)),
+        PORT + "it has no Metadata. Is the port right, and is there nothing",
+    ),
+    "controller": (
+        offers((18, 0, 3), (1, 0, 12), (52, 0, 0), (55, 0, 1)),
+        "is a controller (KRaft), which serves no clients. Name the port of a broker's listener",
+    ),
+    "future": (offers((18, 0, 3), (3, 90, 99)), "is newer: it has versions 90 to 99, this client 0 to 9"),
+}
+
+#: Addresses that a broker names and nobody can connect to, with the words that tell a user.
+ADVERTISED = {
+    "no name": (("", 9092), ":9092: no host is named"),
+    "a name that none can be": (("a..b", 9092), "a..b:9092: no host can have this name"),
+    "a long name": (("x" * 64, 9092), f"{'x' * 64}:9092: no host can have this name"),
+    "an unknown name": (("nowhere.invalid", 9092), "nowhere.invalid:9092: "),
+    "port 0": (("127.0.0.1", 0), "127.0.0.1:0: no port has this number"),
+    # The resolver would take it for 4464.
+    "a port that is none": (("127.0.0.1", 70_000), "127.0.0.1:70000: no port has this number"),
+    "a negative port": (("127.0.0.1", -1), "127.0.0.1:-1: no port has this number"),
+}
+HINT = "; brokers name this address to clients (advertised.listeners)"

@@ -184,7 +184,7 @@ class LeaderProducer(SyncProducer):
 
 
 def _at(address: Address, problem: Exception) -> str:
-    """What went wrong, with the address, which most errors of connections have in them."""
+    """Returns the reason with the address, which most errors of connections have in them."""
     text = str(problem)
     return text if str(address) in text else f"{address}: {text}"
 

@@ -1,4 +1,4 @@
-"""What an answer says of the one thing that was asked about."""
+"""The row of an answer about the one thing that was asked about."""
 
 from __future__ import annotations
 

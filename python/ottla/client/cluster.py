@@ -127,7 +127,7 @@ def _named_by_brokers(problem: BadAddress | NotABroker) -> BadAddress | NotABrok
 
 
 def _reasons(problems: Mapping[Address, Exception]) -> str:
-    """What was met at each address; once, and without the address, where that is everywhere the same."""
+    """Returns the reason of each address; once, and without the address, where that is everywhere the same."""
     texts = {address: getattr(each, "strerror", None) or str(each) for address, each in problems.items()}
     short = {text.removeprefix(f"{address}: ") for address, text in texts.items()}
     if len(short) == 1:
@@ -286,7 +286,7 @@ class Cluster:
         return NotABroker if any(others) else UnknownHost
 
     def is_in_vain(self, problem: BaseException | None) -> bool:
-        """Whether it is the error of a cluster that waiting does not mend. Where a broker was once, one may come
+        """Returns True for the error of a cluster that waiting does not mend. Where a broker was once, one may come
         again.
         """
         return isinstance(problem, UnknownHost | NotABroker) and not self.metadata.brokers

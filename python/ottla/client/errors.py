@@ -45,7 +45,7 @@ class BadAddress(socket.gaierror):
 
 
 def check_address(host: str, port: int) -> None:
-    """Whether anybody can listen there. The resolver takes any number for a port, and means another one by it.
+    """Returns True if anybody can listen there. The resolver takes any number for a port, and means another one by it.
 
     Raises:
         BadAddress: no.

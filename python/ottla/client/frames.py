@@ -33,11 +33,11 @@ class FrameReader:
 
     @property
     def is_amid(self) -> bool:
-        """Whether a part of a frame is here."""
+        """True while a part of a frame is here."""
         return self._large is not None or self._end > self._start
 
     def rest(self) -> bytes:
-        """What came and is no whole frame, as far as it fits the staging area; after an error, what is none."""
+        """The bytes that came and are no whole frame, as far as they fit the staging area; after an error, those after it."""
         return bytes(self._staging[self._start : self._end])
 
     def buffer(self) -> memoryview:

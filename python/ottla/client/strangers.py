@@ -33,7 +33,7 @@ CONTROLLERS_APIS = frozenset({52, 55, 62, 63})
 
 
 def said(received: bytes) -> str | None:
-    """What a server that begins so is and says, as the end of a sentence; None if that cannot be told."""
+    """Names a server that begins so and quotes it, as the end of a sentence; None if that cannot be told."""
     quoted = _quoted(received)
     if received.startswith(b"HTTP"):
         return f"it answers in HTTP{quoted}. Is this the port of a web server or of a proxy?"

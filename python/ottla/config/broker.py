@@ -43,7 +43,7 @@ class Source(IntEnum):
 
 
 def _is_misspelt(name: str) -> bool:
-    """Whether a name is nearly that of a setting."""
+    """Returns True if a name is nearly that of a setting."""
     return any(is_near(name, each, NEAR) for each in BROKER_SETTINGS)
 
 

@@ -17,7 +17,7 @@ SHOWN_BYTES = 8
 
 
 def foreign_file(folder: str | os.PathLike[str]) -> str | None:
-    """What is said of the first such file; None if there is none, or if any segment begins with a batch: then the
+    """Names the first such file; None if there is none, or if any segment begins with a batch: then the
     folder is a log, and the file a part of it that was damaged.
     """
     found = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from ottla.errors import InvalidTimestamp, LogNotFound, OffsetOutOfRange, Storag
 from ottla.log.committed import aborted_transactions, last_stable_offset, visible
 from ottla.log.config import LogConfig
 from ottla.log.foreign import foreign_file
+from ottla.log.given import Headers, NewRecord, Text, parts
 from ottla.log.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -29,10 +30,7 @@ READ_BYTES = 4 << 20
 LONG = 1 << 63
 """How much of a segment is read at once."""
 
-Text: TypeAlias = str | bytes | bytearray | memoryview
-Headers: TypeAlias = Mapping[str, Text | None] | Sequence[tuple[str, Text | None]]
 IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
-NewRecord: TypeAlias = Text | tuple[Text | None, Text | None] | tuple[Text | None, Text | None, Headers] | None
 
 
 class Log:
@@ -371,7 +369,7 @@ class Log:
         builder = BatchBuilder(compression=compression)
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else _milliseconds(timestamp_ms)
         for record in records:
-            key, value, headers = _parts(record)
+            key, value, headers = parts(record)
             builder.append(now_ms, key, value, headers)
             if builder.size_bytes >= batch_bytes:
                 end = self._append(builder)
@@ -466,39 +464,3 @@ def _milliseconds(when: int | datetime, name: str = "timestamp_ms") -> int:
     if not isinstance(when, int) or isinstance(when, bool) or not -LONG <= when < LONG:
         raise TypeError(f"{name} is a number of milliseconds in 64 bits, or a datetime, not {when!r}")
     return when
-
-
-def _parts(record: NewRecord) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-    headers: Headers = ()
-    key: Text | None = None
-    if isinstance(record, tuple):
-        if len(record) not in (2, 3):
-            raise TypeError(f"a record is a value, (key, value) or (key, value, headers), not a tuple of {len(record)}")
-        key, value = record[0], record[1]
-        if len(record) == 3:
-            headers = record[2]
-    else:
-        value = record
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    if not isinstance(pairs, Iterable):
-        raise TypeError(f"a record's headers are a mapping or (name, value) pairs, not {headers!r}")
-    return _bytes(key, "key"), _bytes(value, "value"), [_header(pair) for pair in pairs] if pairs != () else []
-
-
-def _header(pair: object) -> tuple[str, bytes | None]:
-    # A text of two letters could be taken for a pair.
-    if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str | bytes):
-        raise TypeError(f"a record's headers are a mapping or (name, value) pairs, and {pair!r} is no such pair")
-    name, value = pair
-    return name, _bytes(value, "header")
-
-
-def _bytes(text: Text | None, what: str) -> bytes | None:
-    if text is None or isinstance(text, bytes):
-        return text
-    if isinstance(text, str):
-        return text.encode()
-    if isinstance(text, bytearray | memoryview):
-        return bytes(text)
-    # bytes(3) would be three zeros, and bytes([65]) a letter.
-    raise TypeError(f"a record's {what} is bytes, str or None, not {type(text).__name__}: encode it first")
