@@ -37,7 +37,9 @@ class FrameReader:
         return self._large is not None or self._end > self._start
 
     def rest(self) -> bytes:
-        """The bytes that came and are no whole frame, as far as they fit the staging area; after an error, those after it."""
+        """The bytes that came and are no whole frame, as far as they fit the staging area; after an error, those that
+        are no frame.
+        """
         return bytes(self._staging[self._start : self._end])
 
     def buffer(self) -> memoryview:
