@@ -180,6 +180,7 @@ fn frame(options: &Options, index: u64) -> Vec<u8> {
     request_frame(
         PRODUCE.0,
         PRODUCE.1,
+        false,
         index as i32,
         Some(socket::CLIENT_ID),
         &body,

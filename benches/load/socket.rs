@@ -22,16 +22,17 @@ pub fn read_frame(socket: &mut TcpStream, frame: &mut Vec<u8>) -> std::io::Resul
     socket.read_exact(frame)
 }
 
-/// Sends a request and gives where the answer's body begins in `frame`.
+/// Sends a request of a version that is not flexible, and gives where the answer's body begins in `frame`.
 pub fn call(
     socket: &mut TcpStream,
     api: (i16, i16),
     body: &[u8],
     frame: &mut Vec<u8>,
 ) -> std::io::Result<usize> {
-    let request = request_frame(api.0, api.1, 1, Some(CLIENT_ID), body).expect("a small request");
+    let request =
+        request_frame(api.0, api.1, false, 1, Some(CLIENT_ID), body).expect("a small request");
     socket.write_all(&request)?;
     read_frame(socket, frame)?;
-    let (_, body) = parse_response_header(api.0, api.1, frame).expect("a header of a response");
+    let (_, body) = parse_response_header(api.0, false, frame).expect("a header of a response");
     Ok(body)
 }

@@ -215,8 +215,8 @@ mod tests {
         };
         assert_eq!(numbers(0..2), [0, 1]);
         assert_eq!(numbers(2..9), [2]);
-        assert_eq!(numbers(3..4), []);
-        assert_eq!(numbers(7..9), []);
+        assert!(numbers(3..4).is_empty());
+        assert!(numbers(7..9).is_empty());
         assert!(Named::new(b"", &[]).is_empty());
     }
 
