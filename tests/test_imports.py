@@ -1,6 +1,7 @@
 """Modules import each other in one direction, also for types alone. `make lint` runs this file without pytest."""
 
 import graphlib
+from importlib.util import find_spec
 
 import grimp
 
@@ -24,11 +25,13 @@ RUN_A_BROKER = {
 
 
 def test_handlers_name_what_they_need_of_the_broker() -> None:
-    """The whole of it is known to those who run it; all others use `ottla.broker.contexts` and the like."""
+    """The whole of it is known to those who run it; all others use `ottla.broker.rooms` and the like."""
     graph = grimp.build_graph("ottla")
     assert graph.find_modules_that_directly_import("ottla.broker.broker") == RUN_A_BROKER
     for module in graph.find_descendants("ottla.broker.api"):
-        assert "ottla.broker.contexts" in graph.find_modules_directly_imported_by(module), module
+        used = graph.find_modules_directly_imported_by(module)
+        has_none = "rooms: object" in find_spec(module).loader.get_source(module)
+        assert ("ottla.broker.rooms" in used) is not has_none, module
 
 
 if __name__ == "__main__":

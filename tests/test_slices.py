@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -93,9 +93,9 @@ class Served:
         self.done: list[int] = []
         self.tasks = 0
 
-    def in_background(self, handle: Callable[[Any, Any], Awaitable[None]], request: object) -> None:
+    def in_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.tasks += 1
-        self._nursery.start_soon(handle, self, request)
+        self._nursery.start_soon(work)
 
     def work(self, rows: int) -> Iterator[None]:
         for row in range(rows):
@@ -112,9 +112,9 @@ async def test_few_rows_are_done_at_once_and_many_in_a_task(
     assert are_few(ROWS)
     assert not are_few(ROWS + 1)
     assert not are_few(1, slices.LARGE_BYTES + 1)
-    serve(few, None, ROWS, few.work(ROWS))
+    serve(few, ROWS, few.work(ROWS))
     assert (few.tasks, len(few.done)) == (0, ROWS)
-    serve(many, None, ROWS + 1, many.work(ROWS + 1))
+    serve(many, ROWS + 1, many.work(ROWS + 1))
     assert (many.tasks, many.done) == (1, [])
     await wait_all_tasks_blocked()
     assert len(many.done) == ROWS + 1
@@ -130,7 +130,7 @@ async def test_work_that_does_many_rows_at_once_says_so(nursery: trio.Nursery, c
             seen.append(part)
             yield ROWS
 
-    serve(served, None, 3 * ROWS, work())
+    serve(served, 3 * ROWS, work())
     between: list[int] = []
     while len(seen) < 3:
         between.append(len(seen))

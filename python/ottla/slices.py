@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol, TypeVar
 
 import trio
@@ -81,12 +81,12 @@ async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 class Tasks(Protocol):
-    """Runs what serves a request in a task. An error there costs the request's connection."""
+    """Runs what serves one request in a task. An error there costs the request's connection."""
 
-    def in_background(self, handle: Callable[[Any, Any], Awaitable[None]], request: Any) -> None: ...
+    def in_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None: ...
 
 
-def serve(tasks: Tasks, request: object, rows: int, work: Iterable[int | None]) -> None:
+def serve(tasks: Tasks, rows: int, work: Iterable[int | None]) -> None:
     """Does the work for a request of so many rows, at once or in a task. `work` yields after each row, or the number of
     rows that it has done since; what it raises costs the request's connection.
     """
@@ -95,12 +95,12 @@ def serve(tasks: Tasks, request: object, rows: int, work: Iterable[int | None]) 
             pass
         return
 
-    async def run(_tasks: object, _request: object) -> None:
+    async def run() -> None:
         slices = Slices()
         for count in work:
             await slices.row(1 if count is None else count)
 
-    tasks.in_background(run, request)
+    tasks.in_background(run)
 
 
 class _Line:

@@ -132,7 +132,7 @@ async def test_a_handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error:
 
 @ERRORS
 async def test_a_handler_in_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
-    async def handle(broker: Broker, request: object) -> None:
+    async def handle(call: object, rooms: object) -> None:
         await trio.lowlevel.checkpoint()
         raise error("a mistake")
 

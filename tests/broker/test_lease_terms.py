@@ -111,12 +111,12 @@ async def test_quotas_throttle_what_was_served_under_leases(tmp_path: Path, monk
         for key, ask in (("producer_byte_rate", produced), ("consumer_byte_rate", fetched)):
             assert partition.lease is not None
             await one.talk(lambda client, key=key: quota(client, **{key: 20_000.0}))
-            await comes_true("the quota", lambda: one.broker.quotas is not None)
+            await comes_true("the quota", lambda: one.broker.serving.quotas is not None)
             assert partition.lease is None
             assert await one.talk(lambda client, ask=ask: any(ask(client) for _ in range(100)))
             assert partition.lease is None
             await one.talk(lambda client, key=key: quota(client, **{key: None}))
-            await comes_true("the end of the quota", lambda: one.broker.quotas is None)
+            await comes_true("the end of the quota", lambda: one.broker.serving.quotas is None)
             assert await one.talk(lambda client, ask=ask: [ask(client) for _ in range(3)]) == [0, 0, 0]
 
 

@@ -12,7 +12,7 @@ from ottla._core import FetchRow
 from ottla.broker.fetch.context import Context
 from ottla.broker.fetch.read import Reading
 from ottla.client.errors import ConnectionLost
-from ottla.slices import ROWS
+from ottla.slices import ROWS, serve
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest
 from tests.peers.ottla import Broker
@@ -81,11 +81,8 @@ async def test_others_run_between_pieces(nursery: trio.Nursery) -> None:
             seen.append("others")
             await trio.lowlevel.checkpoint()
 
-    def in_background(handle: Any, request: object) -> None:
-        nursery.start_soon(handle, broker, request)
-
-    broker = SimpleNamespace(in_background=in_background, quotas=None)
-    context = cast("Context", SimpleNamespace(broker=broker, request=None))
+    call = SimpleNamespace(in_slices=partial(serve, SimpleNamespace(in_background=nursery.start_soon)))
+    context = cast("Context", SimpleNamespace(call=call))
 
     def in_slices(count: int) -> None:
         Context.in_slices(
@@ -129,19 +126,14 @@ async def test_a_leader_epoch_that_begins_during_a_reading_knows_nothing_of_it(n
         for key in partitions
     ]
 
-    def in_background(handle: Any, request: object) -> None:
-        nursery.start_soon(handle, broker, request)
-
-    broker = SimpleNamespace(
-        in_background=in_background,
-        quotas=None,
+    rooms = SimpleNamespace(
         replicas=SimpleNamespace(partitions=partitions),
         metadata=None,
         server=SimpleNamespace(token=lambda: 1),
     )
     context = SimpleNamespace(
-        broker=broker,
-        request=None,
+        call=SimpleNamespace(in_slices=partial(serve, SimpleNamespace(in_background=nursery.start_soon))),
+        rooms=rooms,
         version=11,
         bytes_max=1,
         is_follower=True,

@@ -30,13 +30,11 @@ ECHO = Api(
 )
 '''
 HANDLER = """
-from ottla.broker.replies import reply
-from ottla.wire.k171_echo import ECHO, EchoResponse
+from ottla.wire.k171_echo import EchoResponse
 
 
-def handle(broker, request):
-    asked = ECHO.decode_request(request.api_version, request)
-    reply(broker, request, ECHO, EchoResponse(words=asked.words))
+def handle(call, rooms):
+    call.reply(EchoResponse(words=call.message.words))
 """
 TEST = """
 import sys, trio

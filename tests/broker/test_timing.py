@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
 import trio.testing
 
+from ottla.broker.call import AnyCall, Call
 from ottla.broker.quotas import timing
-from ottla.broker.quotas.timing import Timer, Timers, also_timed, resumed
+from ottla.broker.quotas.timing import Timer, resumed
 from ottla.slices import ROWS
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.k03_metadata import METADATA
 from ottla.wire.k49_alter_client_quotas import (
     ALTER_CLIENT_QUOTAS,
     AlterClientQuotasRequest,
@@ -53,75 +56,87 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-class Place:
-    """Starts tasks as the broker does."""
+class Serving:
+    """What a call needs to be timed and to start tasks."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        self.timers = Timers()
-        self._nursery = nursery
+        self.nursery = nursery
+        self.config = None
+        self.spent_s: list[float] = []
 
-    def in_background(self, handle: Callable[..., Awaitable[None]]) -> None:
-        timer = self.timers.running
-        self._nursery.start_soon(handle if timer is None else also_timed(timer, handle))
+    def used_time(self, _client: object, seconds: float, _at_ms: int) -> int:
+        self.spent_s.append(seconds)
+        return 0
+
+    def call(self) -> AnyCall:
+        request = SimpleNamespace(api_version=8, client_id="test", limit=lambda throttle_ms, _: self.asks(throttle_ms))
+        return Call(cast("Any", self), METADATA, cast("Any", request))
+
+    def asks(self, throttle_ms: Callable[[], int]) -> None:
+        """As the hub does when the call is answered."""
+        self.throttle_ms = throttle_ms
 
 
-async def test_a_task_that_a_handler_starts_is_timed_while_it_runs(nursery: trio.Nursery, clock: Clock) -> None:
-    place, goes_on, ended = Place(nursery), trio.Event(), trio.Event()
-    timer = Timer(place.timers)
+@pytest.fixture
+def serving(nursery: trio.Nursery) -> Serving:
+    return Serving(nursery)
 
-    async def inner(*_: Any) -> None:
+
+async def test_a_task_that_a_handler_starts_is_timed_while_it_runs(serving: Serving, clock: Clock) -> None:
+    goes_on, ended = trio.Event(), trio.Event()
+    call = serving.call()
+    call.measure(cast("Any", serving))
+
+    async def inner() -> None:
         clock.works(100)
         ended.set()
 
-    async def task(*_: Any) -> None:
+    async def task() -> None:
         clock.works(10)
         await goes_on.wait()
         clock.works(20)
-        place.in_background(inner)
+        call.in_background(inner)
 
-    timer.begin()
-    clock.works(1)
-    place.in_background(task)
-    timer.end()
+    with call.resumed():
+        clock.works(1)
+        call.in_background(task)
     await trio.testing.wait_all_tasks_blocked()
     clock.works(1000)  # others are served
     goes_on.set()
     await ended.wait()
     await trio.testing.wait_all_tasks_blocked()
-    assert timer.spent_s == 131
-    assert place.timers.running is None
+    serving.throttle_ms()
+    assert serving.spent_s == [131]
 
 
-async def test_a_task_of_nobody_is_not_timed(nursery: trio.Nursery, clock: Clock) -> None:
-    place = Place(nursery)
-    timer = Timer(place.timers)
+async def test_a_call_without_quotas_is_not_timed(
+    serving: Serving, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, ended = serving.call(), trio.Event()
+    monkeypatch.setattr(timing, "perf_counter_ns", None)
 
-    async def task(*_: Any) -> None:
-        clock.works(10)
+    async def task() -> None:
+        ended.set()
 
-    timer.begin()
-    timer.end()
-    place.in_background(task)
-    await trio.testing.wait_all_tasks_blocked()
-    assert timer.spent_s == 0
+    with call.resumed():
+        call.in_background(task)
+    await ended.wait()
 
 
-async def test_a_request_that_another_one_serves_has_its_own_timer(nursery: trio.Nursery, clock: Clock) -> None:
+async def test_a_request_that_another_one_serves_has_its_own_timer(clock: Clock) -> None:
     """An append answers a Fetch that waits for it."""
-    timers = Timers()
-    produce, fetch = Timer(timers), Timer(timers)
+    produce, fetch = Timer(), Timer()
     produce.begin()
     clock.works(1)
     with resumed(fetch):
         clock.works(2)
-        assert timers.running is fetch
         with resumed(fetch):
-            assert timers.running is fetch
-        clock.works(4)
-    assert timers.running is produce
+            clock.works(4)
+        assert fetch.is_running
+    assert not fetch.is_running
     produce.end()
     assert fetch.spent_s == 6
-    assert timers.running is None
+    assert produce.spent_s == 7
 
 
 async def test_all_of_a_request_of_many_rows_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,13 +158,13 @@ async def test_all_of_a_request_of_many_rows_is_timed(tmp_path: Path, monkeypatc
     async with started(tmp_path, monkeypatch) as one:
         await one.create("t")
         await one.talk(lambda client: client.call(ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest(entries=[PLENTY])))
-        await comes_true("quotas", lambda: one.broker.quotas is not None)
+        await comes_true("quotas", lambda: one.broker.serving.quotas is not None)
 
         def used_time(_client: object, seconds: float, _at_ms: int) -> int:
             spent_s.append(seconds)
             return 0
 
-        monkeypatch.setattr(one.broker.quotas, "used_time", used_time)
+        monkeypatch.setattr(one.broker.serving.quotas, "used_time", used_time)
         monkeypatch.setattr(timing, "perf_counter_ns", clock)
         await one.talk(lambda client: client.call(LIST_OFFSETS, asked, 2))
     assert max(spent_s) >= SLICES

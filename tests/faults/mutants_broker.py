@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "broker.acks-all-without-a-deadline",
         "python/ottla/broker/api/k00_produce.py",
-        "            self._broker.deadlines.add(self._timeout_ms, self)\n",
+        "            self._rooms.deadlines.add(self._timeout_ms, self)\n",
         "            pass\n",
         pytest=(f"{ACKS_ALL}::test_a_produce_that_others_do_not_confirm_times_out",),
     ),
@@ -115,8 +115,8 @@ MUTANTS = (
     Mutant(
         "broker.watermark-moved-again-for-each-answer",
         "python/ottla/broker/api/k00_produce.py",
-        "        return when_safe(self._broker.replicas, partition, info, self._safe(index, info))\n",
-        "        return appended(self._broker.replicas, partition, info, self._safe(index, info))\n",
+        "        return when_safe(self._rooms.replicas, partition, info, self._safe(index, info))\n",
+        "        return appended(self._rooms.replicas, partition, info, self._safe(index, info))\n",
         pytest=(f"{ACKS_ALL}::test_the_high_watermark_moves_once_for_all_appends_of_a_turn",),
     ),
     Mutant(
@@ -560,7 +560,7 @@ MUTANTS = (
     Mutant(
         "broker.who-cannot-be-used-is-forgotten-when-it-is-stopped",
         "python/ottla/broker/api/k05_stop_replica.py",
-        "    if broker.replicas.is_offline(topic, index):\n",
+        "    if rooms.replicas.is_offline(topic, index):\n",
         "    if False:\n",
         pytest=("tests/broker/test_control_requests.py::test_who_cannot_be_used_stays_so_when_it_is_stopped",),
     ),

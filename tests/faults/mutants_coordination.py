@@ -262,9 +262,9 @@ MUTANTS = (
     ),
     Mutant(
         "controller.between-brokers-heard-everywhere",
-        "python/ottla/broker/between.py",
-        "    if request.listener in broker.config.listeners_between_brokers:\n",
-        "    if True:\n",
+        "python/ottla/broker/requests.py",
+        "            if way.api.is_between_brokers and not call.session.may_be_broker:\n",
+        "            if False:\n",
         pytest=("tests/broker/test_between_brokers.py::test_they_are_heard_on_listeners_for_brokers_only",),
     ),
     Mutant(

@@ -102,8 +102,8 @@ MUTANTS = (
     Mutant(
         "groups.offsets-in-a-transaction-are-not-refused-by-who-does-not-coordinate",
         "python/ottla/broker/api/k28_txn_offset_commit.py",
-        "broker.groups.missing(asked.group_id) or _verify(broker, asked)",
-        "_verify(broker, asked)",
+        "rooms.groups.missing(asked.group_id) or _verify(rooms, asked)",
+        "_verify(rooms, asked)",
         pytest=("tests/broker/test_coordinator_codes.py::test_offsets_in_a_transaction_where_neither_is_coordinated",),
     ),
     Mutant(

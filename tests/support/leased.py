@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from ottla._core import Request
 from ottla.broker.api import k00_produce, k01_fetch
 from ottla.broker.broker import Broker
+from ottla.broker.call import AnyCall
 from ottla.config import BrokerConfig
 from ottla.controller import NewTopic, create_topic
 from ottla.replication.partition import Partition
@@ -61,9 +61,9 @@ async def started(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) 
     found: list[One] = []
     for module in (k00_produce, k01_fetch):
 
-        def counted(broker: Broker, request: Request, handle: Callable[..., None] = module.handle) -> None:
+        def counted(call: AnyCall, rooms: Broker, handle: Callable[..., None] = module.handle) -> None:
             found[0].asked += 1
-            handle(broker, request)
+            handle(call, rooms)
 
         monkeypatch.setattr(module, "handle", counted)
     given = {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "log.retention.ms": "-1", **settings}

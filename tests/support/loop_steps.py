@@ -25,11 +25,10 @@ import ottla
 import ottla.broker.api.k00_produce
 import ottla.broker.api.k13_leave_group
 import ottla.broker.api.k27_write_txn_markers
+import ottla.broker.call
 import ottla.broker.fetch.context
 import ottla.broker.freeing
 import ottla.broker.metadata_cache
-import ottla.broker.replies
-import ottla.broker.requests
 import ottla.controller.writes
 import ottla.net.server
 import ottla.slices
@@ -48,11 +47,10 @@ PIECES = (
     (ottla.wire.schema, "ITEMS_AT_ONCE", 100),
     (ottla.slices, "ROWS", 16),
     (ottla.slices, "LARGE_BYTES", 1024),
-    (ottla.broker.replies, "ROWS", 16),
-    (ottla.broker.requests, "LARGE_BYTES", 1024),
+    (ottla.broker.call, "ROWS", 16),
+    (ottla.broker.call, "LARGE_BYTES", 1024),
     (ottla.broker.metadata_cache, "TOPICS_AT_ONCE", 100),
     (ottla.broker.freeing, "FREED_AT_ONCE", 16),
-    (ottla.broker.freeing, "LARGE_BYTES", 1024),
     (ottla.broker.api.k00_produce, "ROWS", 16),
     (ottla.broker.api.k13_leave_group, "MEMBERS_AT_ONCE", 16),
     (ottla.broker.api.k27_write_txn_markers, "MARKERS_AT_ONCE", 16),

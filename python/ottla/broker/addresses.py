@@ -16,7 +16,7 @@ from ottla.config import BrokerConfig, Endpoint
 from ottla.net import Server
 
 if TYPE_CHECKING:
-    from ottla._core import Request
+    from ottla.broker.session import Session
 
 logger = logging.getLogger("ottla.broker")
 
@@ -78,13 +78,13 @@ class Addresses:
                     endpoint.name,
                 )
 
-    def for_client(self, request: Request) -> tuple[str, int] | None:
-        """What the client that sent `request` is told about this broker."""
-        endpoint = self._advertised.get(request.listener)
+    def for_client(self, session: Session) -> tuple[str, int] | None:
+        """What the client of a session is told about this broker."""
+        endpoint = self._advertised.get(session.listener)
         if endpoint is None:
             return None
         if endpoint.is_wildcard:
-            return request.local_address[0], endpoint.port
+            return session.local_address[0], endpoint.port
         return endpoint.host, endpoint.port
 
     def registered(self) -> list[Endpoint]:

@@ -6,13 +6,11 @@ account of answers (`rust/net/budget`) while it grows, and waits where there is 
 frame, and the loop is free.
 
 Its rows are objects, which take several times what their bytes do. Where all rows are in memory before the first is
-encoded, few answers are made at a time (`large_answer`), each from its first row to its last byte.
+encoded, few answers are made at a time (`Call.large_answer`), each from its first row to its last byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,31 +20,14 @@ from ottla.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.contexts import AnswerContext
+    from ottla.net import Server
 
 #: An answer up to this size asks for nothing. It is counted when it is made.
 SMALL_BYTES: Final = 64 * 1024
 #: By how much it grows at a time.
 STEP_BYTES: Final = 256 * 1024
-#: Answers whose rows are made at a time.
-LARGE_ANSWERS_AT_ONCE: Final = 4
 #: Rows of an answer that need no place among these.
 FEW_ROWS: Final = 128
-
-
-@asynccontextmanager
-async def large_answer(broker: AnswerContext, request: Request, rows: int, size_bytes: int) -> AsyncIterator[None]:
-    """Inside the block the `rows` of an answer are made and encoded (`replies.reply_here`), which takes `size_bytes` in
-    the end. Nothing there waits for anything but its slice, or it would keep others from theirs.
-
-    Raises RemoteProtocolError if the answer is too large, or its client is gone.
-    """
-    if rows <= FEW_ROWS:
-        yield
-        return
-    await AnswerMemory(broker, request).add(size_bytes)
-    async with broker.large_answers:
-        yield
 
 
 class AnswerMemory:
@@ -56,15 +37,15 @@ class AnswerMemory:
     client that asks for more is told to ask for less, by the reason for which its connection is closed.
     """
 
-    __slots__ = ("_broker", "_has", "_request", "_rows_bytes", "_size_bytes", "_size_bytes_max")
+    __slots__ = ("_has", "_request", "_rows_bytes", "_server", "_size_bytes", "_size_bytes_max")
 
-    def __init__(self, broker: AnswerContext, request: Request) -> None:
-        self._broker = broker
+    def __init__(self, server: Server, request: Request, size_bytes_max: int) -> None:
+        self._server = server
         self._request = request
         self._size_bytes = 0
         self._rows_bytes = 0
         self._has = SMALL_BYTES
-        self._size_bytes_max = broker.config.get_int("socket.request.max.bytes")
+        self._size_bytes_max = size_bytes_max
 
     async def add(self, size_bytes: int, rows_bytes: int = 0) -> None:
         """Returns when the answer may have so many bytes more; its rows, where they are its own, `rows_bytes`.
@@ -95,7 +76,7 @@ class AnswerMemory:
             is_granted = bool(value)
             told.set()
 
-        now = self._broker.server.submit(partial(self._request.reserve, self._has), tell)
+        now = self._server.submit(partial(self._request.reserve, self._has), tell)
         if now is None:
             await told.wait()
         if not (is_granted if now is None else now):

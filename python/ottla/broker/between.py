@@ -1,4 +1,4 @@
-"""The door for what brokers say among themselves: on which listeners it is heard, and with which names."""
+"""The door for what controllers say: with which names and numbers."""
 
 from __future__ import annotations
 
@@ -9,29 +9,13 @@ from ottla.controller.orders import REPLICAS_MAX
 from ottla.errors import InvalidTopic, RemoteProtocolError
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AnswerContext, ControlContext
+    from ottla.broker.rooms import ControlRooms
 
 #: More partitions than any cluster has. Where each of them has an entry in a dictionary, that takes the loop for 13 ms
 #: when it grows; one of 700,000 would take it for 30 ms.
 PARTITIONS_MAX = 250_000
 #: Characters of a name in a file system.
 FOLDER_NAME_MAX = 255
-
-
-def is_heard(broker: AnswerContext, request: Request) -> bool:
-    """Whether a request of another broker came to a listener for brokers. Any other connection is closed.
-
-    ApiVersions names these requests on every listener, as Kafka does. Nobody authenticates here, so the listener is all
-    that tells brokers from clients, where there are several.
-    """
-    if request.listener in broker.config.listeners_between_brokers:
-        return True
-    request.close(
-        f"API key {request.api_key} is for brokers, and taken on "
-        f"{' and '.join(sorted(broker.config.listeners_between_brokers))} only"
-    )
-    return False
 
 
 def check_replicas(*lists: list[int]) -> None:
@@ -43,28 +27,26 @@ def check_replicas(*lists: list[int]) -> None:
             raise RemoteProtocolError(f"{len(replicas)} replicas of one partition are more than {REPLICAS_MAX}")
 
 
-def is_partition(broker: ControlContext, topic: str, index: int) -> bool:
+def is_partition(rooms: ControlRooms, topic: str, index: int) -> bool:
     """Whether a topic of this name may have a partition of this number. Logs a line if not: the controller is in error,
     and the row alone is refused.
     """
     try:
         check_name(topic)
     except InvalidTopic as problem:
-        broker.log.warning("a controller names a partition that cannot be: %s", problem)
+        rooms.log.warning("a controller names a partition that cannot be: %s", problem)
         return False
     if index < 0:
-        broker.log.warning(
-            "a controller names a partition that cannot be: %s has none with the number %d", topic, index
-        )
+        rooms.log.warning("a controller names a partition that cannot be: %s has none with the number %d", topic, index)
         return False
     if index >= PARTITIONS_MAX:
-        broker.log.warning(
+        rooms.log.warning(
             "a controller names a partition that cannot be: no topic has one with the number %d, but %d at most",
             index,
             PARTITIONS_MAX,
         )
         return False
     if len(f"{topic}-{index}") > FOLDER_NAME_MAX:
-        broker.log.warning("a controller names a partition that cannot be: the folder %s-%d is too long", topic, index)
+        rooms.log.warning("a controller names a partition that cannot be: the folder %s-%d is too long", topic, index)
         return False
     return True

@@ -20,16 +20,14 @@ from ottla._core import Disconnected, Hub
 from ottla.broker import connection_limits, identity, leaving, loggers, reconfiguration, untold
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
-from ottla.broker.answer_memory import LARGE_ANSWERS_AT_ONCE
 from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.fetch.session import FetchSessions
 from ottla.broker.groups import groups
 from ottla.broker.internal_topics import offsets_topic, transaction_state_topic
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
 from ottla.broker.quotas.clients import ClientQuotas
-from ottla.broker.quotas.timing import also_timed
-from ottla.broker.request_memory import RequestMemory
-from ottla.broker.requests import SUPPORTED, Requests, answer
+from ottla.broker.requests import SUPPORTED, Requests
+from ottla.broker.serving import Serving
 from ottla.broker.settings import Settings
 from ottla.broker.standing import Standing
 from ottla.broker.surroundings import Surroundings
@@ -62,22 +60,23 @@ from ottla.replication.unclean_start import UncleanStart
 from ottla.transaction.service import Transactions
 
 if TYPE_CHECKING:
-    from ottla._core import Hub, Request
-    from ottla.broker import contexts
+    from ottla._core import Hub
+    from ottla.broker import rooms
+    from ottla.broker.session import Session
     from ottla.replication.isr_proposals import IsrProposals
     from ottla.wire.schema import Api
 
     def _is_each(
         broker: Broker,
     ) -> tuple[
-        contexts.ProduceContext,
-        contexts.FetchContext,
-        contexts.LogContext,
-        contexts.ControlContext,
-        contexts.GroupContext,
-        contexts.TransactionContext,
-        contexts.AdminContext,
-        contexts.ClusterContext,
+        rooms.ProduceRooms,
+        rooms.FetchRooms,
+        rooms.LogRooms,
+        rooms.ControlRooms,
+        rooms.GroupRooms,
+        rooms.TransactionRooms,
+        rooms.AdminRooms,
+        rooms.ClusterRooms,
     ]:
         """Handlers are found by their key, out of the type checker's sight: a broker is what they all want."""
         return broker, broker, broker, broker, broker, broker, broker, broker
@@ -112,12 +111,10 @@ class Broker:
         self.log = logging.getLogger("ottla.broker")
         self._nursery = nursery
         self.server = Server(_hub(settings.config), disconnected=self._disconnected)
-        #: Whether requests are measured and the errors in their answers counted.
-        self.is_measured = bool(settings.config.get_str("metrics.listener"))
-        if self.is_measured:
+        is_measured = bool(settings.config.get_str("metrics.listener"))
+        if is_measured:
             self.server.hub.measure(logs.directories.traffic)
-        self.request_memory = RequestMemory(settings.config.queued_bytes_max)
-        self.large_answers = trio.CapacityLimiter(LARGE_ANSWERS_AT_ONCE)
+        self.serving = Serving(self.server, nursery, lambda: self.config, is_measured=is_measured)
         self.addresses = Addresses(settings.config, self.server)
         self.deadlines = Deadlines()
         self.failing_directories = FailingDirectories(tree, broker_id, logs)
@@ -194,8 +191,6 @@ class Broker:
             named=self.surroundings.named,
         )
         self.client_quotas = ClientQuotas(settings.config)
-        #: The same while there is any quota, else None: then nothing is measured.
-        self.quotas: ClientQuotas | None = None
         self.unclean_start = self.replicas.unclean_start = UncleanStart(
             broker_id,
             logs.suspects,
@@ -273,7 +268,7 @@ class Broker:
         self.log.info("listening on %s", ", ".join(map(str, self.addresses.listening)))
         connection_limits.apply(self.config, self.server.hub)
         served = trio.Event()
-        requests = Requests(self)
+        requests = Requests(self.serving, self)
         nursery.start_soon(self._serve, requests, served)
         nursery.start_soon(self.deadlines.run)
         nursery.start_soon(self.logs.run)
@@ -286,17 +281,17 @@ class Broker:
         nursery.start_soon(self.isr_changes.run)
         nursery.start_soon(self.following.run)
         await self.client_quotas.load(self.tree)
-        self._quotas_changed(requests)
+        self._quotas_changed()
 
         reconfiguration.subscribe(self, nursery)
 
         async def client_changed(kind: str, name: str) -> None:
             await self.client_quotas.changed(self.tree, kind, name)
-            self._quotas_changed(requests)
+            self._quotas_changed()
 
         async def read_clients() -> None:
             await self.client_quotas.load_again(self.tree)
-            self._quotas_changed(requests)
+            self._quotas_changed()
 
         await nursery.start(self.settings.watch, self._topic_changed, client_changed, read_clients)
         await nursery.start(self.groups.run)
@@ -412,23 +407,13 @@ class Broker:
         if self.settings.topics.get(topic, {}).get("unclean.leader.election.enable", "").strip().lower() == "true":
             self.controller.allow_unclean_elections_of(topic)
 
-    def _quotas_changed(self, requests: Requests) -> None:
+    def _quotas_changed(self) -> None:
         quotas = self.client_quotas or None
-        if quotas is not self.quotas:
-            self.quotas = quotas
-            requests.measure(quotas)
+        if quotas is not self.serving.quotas:
+            self.serving.quotas = quotas
             self.leases.allow(quotas is None)
 
     # --- what requests ask ---
-
-    def in_background(self, handle: contexts.AsyncHandler, request: Request) -> None:
-        """Answers a request in a task, of a plain handler too. A failure of `handle` costs the request's connection.
-        Where the request is timed, the task is.
-        """
-        timer = None if self.quotas is None else self.quotas.timers.running
-        if timer is not None:
-            handle = also_timed(timer, handle)
-        self._nursery.start_soon(answer, handle, self, request)
 
     def is_stale(self, broker_epoch: int) -> bool:
         """Whether a controller's request was meant for an earlier life of this broker. -1 is from versions that do not
@@ -481,11 +466,11 @@ class Broker:
         )
         return False
 
-    def endpoint(self, other: BrokerMetadata, request: Request) -> tuple[str, int] | None:
-        """Where the client that sent `request` reaches a broker: through the listener that it used itself."""
+    def endpoint(self, other: BrokerMetadata, session: Session) -> tuple[str, int] | None:
+        """Where the client of a session reaches a broker: through the listener that it came to itself."""
         if other.broker_id == self.id:
-            return self.addresses.for_client(request)
-        return other.endpoints.get(request.listener)
+            return self.addresses.for_client(session)
+        return other.endpoints.get(session.listener)
 
     def rack_of(self, broker_id: int, listener: str) -> str | None:
         """Where a broker stands that is alive and has the listener; None if that is not known."""

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import trio
 
-from ottla.slices import LARGE_BYTES, Slices
+from ottla.slices import Slices
 from ottla.wire.schema import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla._core import Request
 
 #: What is freed in slices.
 Rows: TypeAlias = "list[Any] | dict[Any, Any] | set[Any]"
@@ -92,14 +91,6 @@ class Freed:
 
     def __del__(self) -> None:
         free_soon(self._lists)
-
-
-def leave(request: Request, lists: list[Rows]) -> None:
-    """Rows that the handler of a large request made of it are freed in slices, when the handler has returned. Rows of
-    a small request are freed with it.
-    """
-    if len(request) > LARGE_BYTES:
-        free_soon(lists)
 
 
 def free_soon(lists: list[Rows], then: Callable[[], None] | None = None) -> None:

@@ -157,9 +157,9 @@ class Sum:
             waiting.told.set()
 
 
-async def decode(api: Api[Any, Any], request: Request, memory: RequestMemory) -> None:
-    """Decodes a large request in pieces, before its handler asks for the message, once there is memory for its rows.
-    They are freed in pieces when the request is done.
+async def decode(api: Api[Any, Any], request: Request, memory: RequestMemory) -> Decoded:
+    """Decodes a large request in pieces, once there is memory for its rows. These are freed in pieces, when nobody has
+    the result any more.
     """
     if len(request) > CHECKED_BYTES:
         # All of it is checked before anything is made of it: 2 ms for each megabyte.
@@ -168,9 +168,8 @@ async def decode(api: Api[Any, Any], request: Request, memory: RequestMemory) ->
     else:
         decoding = api.decoding_request(request.api_version, request)
     decoded = await memory.take(api.key, decoding.items_count)
-    request.keep(decoded)
     slices = Slices()
     while decoding.go_on():
         await slices.row(ITEMS_AT_ONCE)
     decoded.message = decoding.message
-    request.put_message(decoding.message)
+    return decoded

@@ -11,26 +11,21 @@ import importlib
 import inspect
 import logging
 import pkgutil
-from collections.abc import Callable
-from functools import partial
-from types import MethodType
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla import wire
 from ottla.broker import api
-from ottla.broker.quotas.measured import Measured, MeasuredTask
-from ottla.broker.request_memory import decode
-from ottla.coordination.tree import TreeError
-from ottla.errors import ProtocolError
-from ottla.net.server import about, refuse
-from ottla.slices import LARGE_BYTES
+from ottla.broker.call import AnyCall, Call
+from ottla.net.server import about
 from ottla.wire.k00_produce import PRODUCE
 from ottla.wire.k01_fetch import FETCH
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.contexts import AnswerContext, AsyncHandler
     from ottla.broker.quotas.clients import ClientQuotas
+    from ottla.broker.serving import Serving
+    from ottla.wire.schema import Api
 
 log = logging.getLogger("ottla.requests")
 
@@ -45,90 +40,90 @@ SUPPORTED = {key: wire.api(key) for key in sorted(MODULES)}
 #: Produce and Fetch: their rows are decoded without Python.
 DECODED_BY_HUB = frozenset({PRODUCE.key, FETCH.key})
 
-Handler: TypeAlias = "Callable[[Request], object]"
+
+class _Way(NamedTuple):
+    """How the requests of one API are handled."""
+
+    api: Api[Any, Any]
+    handle: Callable[[AnyCall, Any], Coroutine[Any, Any, None] | None]
+    is_task: bool
 
 
 class Requests:
-    """The handlers of one broker, by key."""
+    """The handlers of one broker, by key. `rooms`: the broker."""
 
-    def __init__(self, broker: AnswerContext) -> None:
-        self._broker = broker
-        self._start = broker.in_background
-        self._handlers: dict[int, Handler] = {}
-        self._quotas: ClientQuotas | None = None
-        self.arrange()
-
-    def measure(self, quotas: ClientQuotas | None) -> None:
-        """From now on requests are measured for these quotas, or for none."""
-        self._quotas = quotas
+    def __init__(self, serving: Serving, rooms: object) -> None:
+        self._serving = serving
+        self._rooms = rooms
+        self._ways = {
+            key: _Way(SUPPORTED[key], module.handle, inspect.iscoroutinefunction(module.handle))
+            for key, module in MODULES.items()
+        }
+        self._is_logged = False
         self.arrange()
 
     def arrange(self) -> None:
-        """Chooses how each API is handled: with quotas or without, and whether its requests are logged."""
-        quotas = self._quotas
-        for key, module in MODULES.items():
-            is_task = inspect.iscoroutinefunction(module.handle)
-            handler: Handler = MethodType(module.handle, self._broker)
-            if is_task:
-                handler = partial(self._start, module.handle)
-            if quotas is not None:
-                measured: Handler = Measured(quotas, key, handler)
-                if is_task:
-                    measured = MeasuredTask(quotas, key, module.handle, self._start)
-                handler = partial(self._by_listener, handler, measured) if not SUPPORTED[key].has_quotas else measured
-            self._handlers[key] = handler
-            if log.isEnabledFor(logging.DEBUG):
-                self._handlers[key] = partial(_said, wire.name(key), self._handlers[key])
-
-    def _by_listener(self, handler: Handler, measured: Handler, request: Request) -> object:
-        """A request that brokers send each other has no quotas where brokers are."""
-        are_brokers = request.listener in self._broker.config.listeners_between_brokers
-        return (handler if are_brokers else measured)(request)
+        """Notes whether requests are logged."""
+        self._is_logged = log.isEnabledFor(logging.DEBUG)
 
     def handle(self, request: Request) -> None:
         """Starts one request. The handler answers it, now or later."""
+        way = self._ways[request.api_key]
+        call: AnyCall = Call(self._serving, way.api, request)
         try:
-            if len(request) > LARGE_BYTES and request.api_key not in DECODED_BY_HUB:
-                self._start(self._handle_large, request)
+            if self._is_logged:
+                _log(call)
+            if way.api.is_between_brokers and not call.session.may_be_broker:
+                call.refuse(_for_brokers(call, self._serving.config.listeners_between_brokers))
+            elif (quotas := self._serving.quotas) is not None and _has_quotas(call):
+                self._serve_measured(way, call, quotas)
             else:
-                self._handlers[request.api_key](request)
+                self._serve(way, call)
         except BaseException as error:
-            _refuse(request, error)
+            call.fail(error)
 
-    async def _handle_large(self, _broker: AnswerContext, request: Request) -> None:
-        await decode(wire.api(request.api_key), request, self._broker.request_memory)
-        self._handlers[request.api_key](request)
+    def _serve(self, way: _Way, call: AnyCall) -> None:
+        if call.is_large and call.api.key not in DECODED_BY_HUB:
+            call.in_background(self._serve_large, way, call)
+        elif way.is_task:
+            call.in_background(way.handle, call, self._rooms)  # type: ignore[arg-type]  # it is async
+        else:
+            way.handle(call, self._rooms)
+
+    def _serve_measured(self, way: _Way, call: AnyCall, quotas: ClientQuotas) -> None:
+        call.measure(quotas)
+        with call.resumed():
+            self._serve(way, call)
+
+    async def _serve_large(self, way: _Way, call: AnyCall) -> None:
+        await call.decode_in_slices()
+        done = way.handle(call, self._rooms)
+        if done is not None:
+            await done
 
 
-def _said(name: str, handler: Callable[[Request], object], request: Request) -> None:
-    """Logs a request, and hands it on."""
-    host, port = request.peer_address
+def _has_quotas(call: AnyCall) -> bool:
+    """False for a request that brokers send each other, where brokers are."""
+    return call.api.has_quotas or not call.session.may_be_broker
+
+
+def _for_brokers(call: AnyCall, listeners: frozenset[str]) -> str:
+    """ApiVersions names what brokers send each other on every listener, as Kafka does. Nobody authenticates here, so
+    the listener is all that tells brokers from clients, where there are several.
+    """
+    return f"API key {call.api.key} is for brokers, and taken on {' and '.join(sorted(listeners))} only"
+
+
+def _log(call: AnyCall) -> None:
+    request = call.request
+    host, port = call.session.address
     log.debug(
         "%s %d of client %r at %s:%d, %d bytes",
-        name,
-        request.api_version,
+        call.api.name,
+        call.version,
         request.client_id,
         host,
         port,
         len(request),
         extra=about(request),
     )
-    handler(request)
-
-
-async def answer(handle: AsyncHandler, broker: AnswerContext, request: Request) -> None:
-    """Runs an async handler. Its failure costs the request's connection."""
-    try:
-        await handle(broker, request)
-    except BaseException as error:
-        _refuse(request, error)
-
-
-def _refuse(request: Request, error: BaseException) -> None:
-    """Closes the connection; the hub tells whose it was and why, and where the mistake is ours its traceback is logged
-    too. A tree that is out of reach is nobody's mistake: what was asked for may have happened or not.
-    """
-    if isinstance(error, ProtocolError | TreeError):
-        request.close(str(error))
-    else:
-        refuse(request, error)

@@ -28,7 +28,7 @@ from ottla.kafka import TopicPartition
 
 if TYPE_CHECKING:
     from ottla._core import ProduceRequest
-    from ottla.broker.contexts import VerificationContext
+    from ottla.broker.rooms import VerificationRooms
 
 #: The coordinator cannot say now. The producer tries again on this one, and it does not make it ask for metadata.
 RETRIABLE = frozenset(
@@ -65,7 +65,7 @@ def may_write(produce: ProduceRequest) -> int:
 
 
 def verify(
-    broker: VerificationContext, produce: ProduceRequest, start: int, names: Sequence[tuple[str, int, bool]]
+    broker: VerificationRooms, produce: ProduceRequest, start: int, names: Sequence[tuple[str, int, bool]]
 ) -> Verified:
     """Asks the coordinator about each partition of `names` in which a transaction would begin. They are those of
     `produce` from `start` on; it `may_write`.

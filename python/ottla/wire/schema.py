@@ -248,8 +248,6 @@ class Api(Generic[Request, Response]):
 
     def decode_request(self, version: int, buffer: Buffer, start: int = 0) -> Request:
         """The request whose body starts at byte `start`."""
-        if isinstance(buffer, _core.Request) and (known := buffer.take_message()) is not None:
-            return known  # type: ignore[no-any-return]  # it was large, and decoded in pieces before
         message: Request = self._request.decode(version, buffer, start)
         return message
 

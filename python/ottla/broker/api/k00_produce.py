@@ -38,7 +38,8 @@ from ottla.wire.k00_produce import BATCHES_SINCE
 
 if TYPE_CHECKING:
     from ottla._core import AppendInfo, ProduceRequest, Request
-    from ottla.broker.contexts import ProduceContext
+    from ottla.broker.call import AnyCall
+    from ottla.broker.rooms import ProduceRooms
     from ottla.replication.turn import Lost
 
 #: Partitions of a request: topic, number, and whether it has records for it.
@@ -50,21 +51,21 @@ Answer: TypeAlias = "Callable[[list[ProduceResult]], None]"
 ADMIN_CLIENT = "__admin_client"
 
 
-def handle(broker: ProduceContext, request: Request) -> None:
-    produce = request.produce()
+def handle(call: AnyCall, rooms: ProduceRooms) -> None:
+    produce = call.request.produce()
     acks = produce.acks
     refused = InvalidRequiredAcks.code if acks not in (0, 1, ACKS_ALL) else 0
     if not refused and produce.is_transactional:
         refused = may_write(produce)
     if len(produce) > ROWS:
-        return broker.in_background(partial(_serve_many, produce=produce, refused=refused), request)
-    answer = partial(_answer, request, acks)
+        return call.in_background(_serve_many, call, rooms, produce, refused)
+    answer = partial(_answer, call.request, acks)
     if refused:
         return answer([ProduceRow(refused)] * len(produce))
-    return _serve(broker, request, produce, 0, produce.partitions, produce.timeout_ms, answer, request.appended)
+    return _serve(call, rooms, produce, 0, produce.partitions, produce.timeout_ms, answer, call.request.appended)
 
 
-async def _serve_many(broker: ProduceContext, request: Request, *, produce: ProduceRequest, refused: int) -> None:
+async def _serve_many(call: AnyCall, rooms: ProduceRooms, produce: ProduceRequest, refused: int) -> None:
     """Some rows after the other, each time as if there were no more, and the next when these are settled: all rows of
     a partition become safe in one go. Later Produces of the connection wait for the answer.
     """
@@ -77,22 +78,22 @@ async def _serve_many(broker: ProduceContext, request: Request, *, produce: Prod
         def take(results: list[ProduceResult], settled: trio.Event = are_settled) -> None:
             nonlocal failed
             failed = failed or _first_error(results)
-            request.put_results(results)
+            call.request.put_results(results)
             settled.set()
 
         if refused:
             take([ProduceRow(refused)] * len(asked))
         else:
             left_ms = max(0, round((deadline - trio.current_time()) * 1000))
-            _serve(broker, request, produce, start, asked, left_ms, take, _not_yet)
+            _serve(call, rooms, produce, start, asked, left_ms, take, _not_yet)
             # The hub ends its turns itself; this task runs outside of them.
-            broker.turn.end()
+            rooms.turn.end()
         await are_settled.wait()
         await slices.row(len(asked))
     if produce.acks == 0:
-        return _end_silently(request, failed)
+        return _end_silently(call.request, failed)
     # The results are there already.
-    return request.reply_produce([])
+    return call.request.reply_produce([])
 
 
 def _not_yet() -> None:
@@ -100,8 +101,8 @@ def _not_yet() -> None:
 
 
 def _serve(
-    broker: ProduceContext,
-    request: Request,
+    call: AnyCall,
+    rooms: ProduceRooms,
     produce: ProduceRequest,
     start: int,
     asked: Asked,
@@ -113,27 +114,27 @@ def _serve(
     when all are settled; `all_appended` is called before that, as soon as no append is left to be done.
     """
     acks = produce.acks
-    partitions = broker.replicas.partitions
-    turn = broker.turn
+    partitions = rooms.replicas.partitions
+    turn = rooms.turn
     results: list[ProduceResult] = []
     waiting: _Waiting | None = None
     appended = False
-    verified = verify(broker, produce, start, asked) if produce.is_transactional else None
-    is_plain = acks != ACKS_ALL and len(produce) == 1 and verified is None and request.api_version >= BATCHES_SINCE
+    verified = verify(rooms, produce, start, asked) if produce.is_transactional else None
+    is_plain = acks != ACKS_ALL and len(produce) == 1 and verified is None and call.version >= BATCHES_SINCE
     for index, (topic, number, has_records) in enumerate(asked):
         partition = partitions.get((topic, number))
         if partition is None:
-            results.append(ProduceRow(broker.metadata.error_where_absent(topic, number)))
+            results.append(ProduceRow(rooms.metadata.error_where_absent(topic, number)))
             continue
         if not partition.is_leader:
             results.append(ProduceRow(partition.leader_error(NO_EPOCH)))
             continue
-        if partition.is_internal and request.client_id != ADMIN_CLIENT:
+        if partition.is_internal and call.client_id != ADMIN_CLIENT:
             results.append(_error(InvalidTopic))
             continue
         if not has_records:
             # An empty message set was no mistake.
-            results.append(_error(InvalidRecord) if request.api_version >= BATCHES_SINCE else ProduceRow())
+            results.append(_error(InvalidRecord) if call.version >= BATCHES_SINCE else ProduceRow())
             continue
         if acks == ACKS_ALL and not partition.has_enough_replicas:
             results.append(ProduceRow(NotEnoughReplicas.code, log_start_offset=partition.log.start_offset))
@@ -146,15 +147,15 @@ def _serve(
                 results.append(ProduceRow(code, log_start_offset=log_start, message=words))
                 continue
             guard = verified.guards.get(index, 0)
-        token = broker.server.token()
+        token = rooms.server.token()
         try:
             info = partition.log.append(produce, start + index, partition.leader_epoch, token, guard)
         except KafkaError as refused:
-            results.append(_refused(broker, partition, refused))
+            results.append(_refused(rooms, partition, refused))
             continue
         if partition.lease is None and is_plain:
             # The next ones are like this one.
-            broker.leases.grant(partition)
+            rooms.leases.grant(partition)
         if info is not None:
             appended = True
             turn.appended.setdefault(partition, info.losses)
@@ -164,7 +165,7 @@ def _serve(
         else:
             results.append(_error(RequestTimedOut))
         if waiting is None:
-            waiting = _Waiting(broker, acks, asked, results, timeout_ms, answer, all_appended)
+            waiting = _Waiting(rooms, acks, asked, results, timeout_ms, answer, all_appended)
         if info is None:
             waiting.append_later(index, partition, token)
         else:
@@ -186,11 +187,11 @@ class _Waiting(WaitingProduce):
     watermark, or for the disk.
     """
 
-    __slots__ = ("_acks", "_all_appended", "_asked", "_broker", "_in_turn", "_timeout_ms", "appends")
+    __slots__ = ("_acks", "_all_appended", "_asked", "_in_turn", "_rooms", "_timeout_ms", "appends")
 
     def __init__(
         self,
-        broker: ProduceContext,
+        rooms: ProduceRooms,
         acks: int,
         asked: Asked,
         results: list[ProduceResult],
@@ -199,7 +200,7 @@ class _Waiting(WaitingProduce):
         all_appended: Callable[[], object],
     ) -> None:
         super().__init__(results, answer, RequestTimedOut.code)
-        self._broker = broker
+        self._rooms = rooms
         self._all_appended = all_appended
         self._acks = acks
         self._asked = asked
@@ -222,9 +223,9 @@ class _Waiting(WaitingProduce):
                 self._appended(index, partition, info)
             else:
                 assert isinstance(error, KafkaError), error
-                self.settled(index, _refused(self._broker, partition, error))
+                self.settled(index, _refused(self._rooms, partition, error))
 
-        self._broker.server.expect(token, reported)
+        self._rooms.server.expect(token, reported)
 
     def appended_in_turn(self, index: int, partition: Partition) -> None:
         """Partition `index` has its offsets, and is written when the turn ends."""
@@ -242,17 +243,17 @@ class _Waiting(WaitingProduce):
                 self._written(index, partition, result)
         self.registered()
         if not self.done:
-            self._broker.deadlines.add(self._timeout_ms, self)
+            self._rooms.deadlines.add(self._timeout_ms, self)
 
     def _written(self, index: int, partition: Partition, info: AppendInfo) -> None:
         """Partition `index` was appended to in the turn that ends: what is left is the high watermark and the disk."""
         if self._acks != ACKS_ALL:
             return self.settled(index, info)
-        return when_safe(self._broker.replicas, partition, info, self._safe(index, info))
+        return when_safe(self._rooms.replicas, partition, info, self._safe(index, info))
 
     def _appended(self, index: int, partition: Partition, info: AppendInfo) -> None:
         """The same after an append on an I/O thread."""
-        replicas = self._broker.replicas
+        replicas = self._rooms.replicas
         if self._acks != ACKS_ALL:
             appended(replicas, partition, info)
             return self.settled(index, info)
@@ -286,9 +287,9 @@ def _error(error: type[KafkaError]) -> ProduceRow:
     return ProduceRow(error.code)
 
 
-def _refused(broker: ProduceContext, partition: Partition, error: KafkaError) -> ProduceResult:
+def _refused(rooms: ProduceRooms, partition: Partition, error: KafkaError) -> ProduceResult:
     if isinstance(error, StorageError):
-        broker.replicas.storage_error(partition, error)
+        rooms.replicas.storage_error(partition, error)
     if error.record_errors:
         return ProduceRow(
             error.code,

@@ -14,15 +14,15 @@ from ottla.broker.fetch.context import Context
 from ottla.broker.fetch.session import FINAL_EPOCH, INITIAL_EPOCH
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import FetchContext
+    from ottla.broker.call import AnyCall
+    from ottla.broker.rooms import FetchRooms
 
 
-def handle(broker: FetchContext, request: Request) -> None:
-    fetch = request.fetch()
-    context = Context(broker, request, fetch)
+def handle(call: AnyCall, rooms: FetchRooms) -> None:
+    fetch = call.request.fetch()
+    context = Context(call, rooms, fetch)
     if fetch.is_follower:
-        broker.replicas.fetches_on(request.connection_id, fetch.replica_id)
+        rooms.replicas.fetches_on(call.request.connection_id, fetch.replica_id)
     if fetch.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         return full.serve(context)
     return incremental.serve(context)

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla._core import find_times
-from ottla.broker.freeing import leave
-from ottla.broker.replies import count_of, reply
+from ottla.broker.call import count_of
 from ottla.errors import (
     InvalidRequest,
     KafkaError,
@@ -25,9 +24,7 @@ from ottla.errors import (
 from ottla.errors import error as kafka_error
 from ottla.kafka import CONSUMER, DEBUGGING, EARLIEST, LATEST, NO_EPOCH, READ_COMMITTED
 from ottla.replication.partition import Partition
-from ottla.slices import serve
 from ottla.wire.k02_list_offsets import (
-    LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -36,26 +33,29 @@ from ottla.wire.k02_list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Log, Request
-    from ottla.broker.contexts import LogContext
+    from ottla._core import Log
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import LogRooms
+
+    ListOffsets: TypeAlias = "Call[ListOffsetsRequest, ListOffsetsResponse]"
 
 #: Of a partition's log: offset, timestamp and leader epoch of the first record that is young enough, None without
 #: one, or an error code.
 Times: TypeAlias = "dict[Log, tuple[int, int, int] | int | None]"
 
 
-def handle(broker: LogContext, request: Request) -> None:
-    _begin(broker, request, LIST_OFFSETS.decode_request(request.api_version, request), {})
+def handle(call: ListOffsets, rooms: LogRooms) -> None:
+    _begin(call, rooms, call.message, {})
 
 
-def _begin(broker: LogContext, request: Request, asked: ListOffsetsRequest, times: Times) -> None:
+def _begin(call: ListOffsets, rooms: LogRooms, asked: ListOffsetsRequest, times: Times) -> None:
     rows = count_of(topic.partitions for topic in asked.topics)
-    serve(broker, request, rows, _answer(broker, request, asked, times))
+    call.in_slices(rows, _answer(call, rooms, asked, times))
 
 
-def _answer(broker: LogContext, request: Request, asked: ListOffsetsRequest, times: Times) -> Iterator[None]:
+def _answer(call: ListOffsets, rooms: LogRooms, asked: ListOffsetsRequest, times: Times) -> Iterator[None]:
     """Answers, or has the times looked up that are not known yet, and comes back. Each row is of its own moment."""
-    version = request.api_version
+    version = call.version
     unknown: dict[Log, int] = {}
     # Numbers instead of names and partitions: a large request has 400,000 of them.
     numbers: dict[str, int] = {}
@@ -70,7 +70,7 @@ def _answer(broker: LogContext, request: Request, asked: ListOffsetsRequest, tim
             if key in named:
                 twice.add(key)
             named.add(key)
-    leave(request, [named])
+    call.leave([named])
     del named
     topics = []
     for topic in asked.topics:
@@ -82,9 +82,9 @@ def _answer(broker: LogContext, request: Request, asked: ListOffsetsRequest, tim
             try:
                 if version > 0 and number + wanted.partition_index in twice:
                     raise InvalidRequest("the partition is named twice")
-                partition = broker.replicas.partitions.get((topic.name, wanted.partition_index))
+                partition = rooms.replicas.partitions.get((topic.name, wanted.partition_index))
                 if partition is None:
-                    row.error_code = broker.metadata.error_where_absent(topic.name, wanted.partition_index)
+                    row.error_code = rooms.metadata.error_where_absent(topic.name, wanted.partition_index)
                     rows.append(row)
                     continue
                 if version == 0:
@@ -100,16 +100,16 @@ def _answer(broker: LogContext, request: Request, asked: ListOffsetsRequest, tim
                 row.error_code = error.code
             rows.append(row)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
-    leave(request, [numbers, twice])
+    call.leave([numbers, twice])
     if not unknown:
-        reply(broker, request, LIST_OFFSETS, ListOffsetsResponse(topics=topics))
+        call.reply(ListOffsetsResponse(topics=topics))
         return
 
     def found(results: list[tuple[int, int, int] | int | None] | None, _error: BaseException | None) -> None:
         known = [StorageError.code] * len(unknown) if results is None else results
-        _begin(broker, request, asked, {**times, **dict(zip(unknown, known, strict=True))})
+        _begin(call, rooms, asked, {**times, **dict(zip(unknown, known, strict=True))})
 
-    broker.server.submit(partial(find_times, broker.server.hub.completions, wanted=[*unknown.items()]), found)
+    rooms.server.submit(partial(find_times, rooms.server.hub.completions, wanted=[*unknown.items()]), found)
 
 
 def _find(

@@ -8,12 +8,9 @@ operations (KIP-430). 9: flexible.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.answer_memory import large_answer
-from ottla.broker.freeing import leave
 from ottla.broker.metadata_cache import BrokerMetadata, PartitionMetadata
-from ottla.broker.replies import reply_here
 from ottla.errors import (
     KafkaError,
     LeaderNotAvailable,
@@ -25,7 +22,6 @@ from ottla.errors import (
 from ottla.kafka import INTERNAL_TOPICS
 from ottla.slices import Slices
 from ottla.wire.k03_metadata import (
-    METADATA,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
@@ -34,8 +30,10 @@ from ottla.wire.k03_metadata import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import ClusterContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import ClusterRooms
+
+    Metadata: TypeAlias = "Call[MetadataRequest, MetadataResponse]"
 
 #: A topic and a partition in an answer, about: lengths, numbers and a few replicas.
 TOPIC_BYTES, PARTITION_BYTES = 16, 48
@@ -46,10 +44,10 @@ TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 
 
-async def handle(broker: ClusterContext, request: Request) -> None:
-    version = request.api_version
-    asked: MetadataRequest = METADATA.decode_request(version, request)
-    cache = broker.metadata
+async def handle(call: Metadata, rooms: ClusterRooms) -> None:
+    version = call.version
+    asked = call.message
+    cache = rooms.metadata
     if not cache.is_known:
         await cache.known()
     await cache.certain()
@@ -65,12 +63,12 @@ async def handle(broker: ClusterContext, request: Request) -> None:
             names[topic.name] = None
     errors: dict[str, int] = {}
     if missing:
-        allowed = asked.allow_auto_topic_creation and broker.config.get_bool("auto.create.topics.enable")
+        allowed = asked.allow_auto_topic_creation and rooms.config.get_bool("auto.create.topics.enable")
         # As in Kafka, an internal topic is made for whoever asks for it, whatever the settings say.
         for name in missing:
             await slices.row()
             may_be_made = allowed or name in INTERNAL_TOPICS
-            errors[name] = await _create(broker, name) if may_be_made else UnknownTopicOrPartition.code
+            errors[name] = await _create(rooms, name) if may_be_made else UnknownTopicOrPartition.code
     # All rows are of one moment, as the brokers are: what is told meanwhile comes with the next answer.
     brokers, away = dict(cache.brokers), [away.broker for away in cache.away.values()]
     snapshot = cache.topics.copy()
@@ -81,15 +79,15 @@ async def handle(broker: ClusterContext, request: Request) -> None:
         partitions = told[name] = {} if name in errors else snapshot.get(name, {})
         size_bytes += TOPIC_BYTES + len(name) + PARTITION_BYTES * len(partitions)
         rows += 1 + len(partitions)
-    async with large_answer(broker, request, rows, size_bytes):
-        answer = _answer(broker, request, asked, brokers, away, errors, told)
-        await reply_here(broker, request, METADATA, await answer)
-    leave(request, [told, errors, missing, names or {}])
+    async with call.large_answer(rows, size_bytes):
+        answer = _answer(call, rooms, asked, brokers, away, errors, told)
+        await call.reply_here(await answer)
+    call.leave([told, errors, missing, names or {}])
 
 
 async def _answer(
-    broker: ClusterContext,
-    request: Request,
+    call: Metadata,
+    rooms: ClusterRooms,
     asked: MetadataRequest,
     brokers: Mapping[int, BrokerMetadata],
     away: Iterable[BrokerMetadata],
@@ -97,15 +95,15 @@ async def _answer(
     told: Mapping[str, dict[int, PartitionMetadata]],
 ) -> MetadataResponse:
     """`brokers`: those that are alive. `away`: others that are named. `told`: the partitions of each topic."""
-    reachable = {other.broker_id for other in brokers.values() if broker.endpoint(other, request) is not None}
+    reachable = {other.broker_id for other in brokers.values() if rooms.endpoint(other, call.session) is not None}
     answer = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=other.broker_id, host=endpoint[0], port=endpoint[1], rack=other.rack)
             for other in (*brokers.values(), *away)
-            if (endpoint := broker.endpoint(other, request)) is not None
+            if (endpoint := rooms.endpoint(other, call.session)) is not None
         ],
-        cluster_id=broker.cluster_id,
-        controller_id=broker.metadata.controller_id,
+        cluster_id=rooms.cluster_id,
+        controller_id=rooms.metadata.controller_id,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else -(2**31),
     )
     operations = TOPIC_OPERATIONS if asked.include_topic_authorized_operations else -(2**31)
@@ -120,7 +118,7 @@ async def _answer(
         )
         answer.topics.append(topic)
         for piece in _pieces(sorted(partitions.items())):
-            topic.partitions += _partitions(request.api_version, brokers, reachable, piece)
+            topic.partitions += _partitions(call.version, brokers, reachable, piece)
             await slices.row()
     return answer
 
@@ -163,15 +161,15 @@ def _error(partition: PartitionMetadata, alive: Container[int], reachable: set[i
     return 0
 
 
-async def _create(broker: ClusterContext, name: str) -> int:
+async def _create(rooms: ClusterRooms, name: str) -> int:
     """Creates the topic with the broker's defaults; the client asks again until it has a leader."""
     try:
-        for internal in (broker.groups.topic, broker.transactions.topic):
+        for internal in (rooms.groups.topic, rooms.transactions.topic):
             if name == internal.name:
                 await internal.ensure()
                 break
         else:
-            await broker.admin.create_topic(name)
+            await rooms.admin.create_topic(name)
     except TopicAlreadyExists:
         pass  # another broker, or another client, was first
     except KafkaError as error:

@@ -9,12 +9,11 @@ grouped by topic. 4: flexible.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.between import PARTITIONS_MAX, check_replicas, is_heard, is_partition
-from ottla.broker.freeing import Freed, leave
+from ottla.broker.between import PARTITIONS_MAX, check_replicas, is_partition
+from ottla.broker.freeing import Freed
 from ottla.broker.metadata_cache import Update
-from ottla.broker.replies import reply
 from ottla.errors import (
     InvalidTopic,
     MayHaveLost,
@@ -29,7 +28,6 @@ from ottla.logging_setup import of_partition
 from ottla.replication.roles import PartitionState, has_resigned
 from ottla.slices import Slices
 from ottla.wire.k04_leader_and_isr import (
-    LEADER_AND_ISR,
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -37,28 +35,27 @@ from ottla.wire.k04_leader_and_isr import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import ControlContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import ControlRooms
+
+    LeaderAndIsr: TypeAlias = "Call[LeaderAndIsrRequest, LeaderAndIsrResponse]"
 
 
-async def handle(broker: ControlContext, request: Request) -> None:
-    if not is_heard(broker, request):
-        return
-    version = request.api_version
-    asked: LeaderAndIsrRequest = LEADER_AND_ISR.decode_request(version, request)
+async def handle(call: LeaderAndIsr, rooms: ControlRooms) -> None:
+    asked = call.message
     answer = LeaderAndIsrResponse()
-    await broker.look_for_controller(asked.controller_epoch)
-    async with broker.replicas.changing:
+    await rooms.look_for_controller(asked.controller_epoch)
+    async with rooms.replicas.changing:
         # Only now: what was true when the request came may not be so any more.
-        if broker.is_stale(asked.broker_epoch):
+        if rooms.is_stale(asked.broker_epoch):
             answer.error_code = StaleBrokerEpoch.code
-        elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
+        elif not rooms.accept_controller(asked.controller_id, asked.controller_epoch):
             answer.error_code = StaleControllerEpoch.code
         else:
-            answer.partition_errors = await _apply(broker, request, asked)
-            broker.standing.told(asked.broker_epoch)
-            broker.metadata.changed()
-    reply(broker, request, LEADER_AND_ISR, answer)
+            answer.partition_errors = await _apply(call, rooms, asked)
+            rooms.standing.told(asked.broker_epoch)
+            rooms.metadata.changed()
+    call.reply(answer)
 
 
 def _states(asked: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrPartitionState]]:
@@ -70,7 +67,7 @@ def _states(asked: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrParti
 
 
 async def _apply(
-    broker: ControlContext, request: Request, asked: LeaderAndIsrRequest
+    call: LeaderAndIsr, rooms: ControlRooms, asked: LeaderAndIsrRequest
 ) -> list[LeaderAndIsrPartitionError]:
     """Caller holds the lock of role changes."""
     mine = Freed()
@@ -85,20 +82,20 @@ async def _apply(
             raise RemoteProtocolError(f"more than {PARTITIONS_MAX} partitions are told of at once")
         check_replicas(state.isr, state.replicas)
         key = TopicPartition(topic, state.partition_index)
-        if not is_partition(broker, *key):
+        if not is_partition(rooms, *key):
             errors[key] = InvalidTopic.code
             continue
-        known = broker.replicas.partitions.get(key)
+        known = rooms.replicas.partitions.get(key)
         errors[key] = 0
-        if broker.replicas.is_offline(*key):
+        if rooms.replicas.is_offline(*key):
             # A log that could not be opened fails alone, not the other partitions of its topic.
-            broker.replicas.mark_offline(*key)
+            rooms.replicas.mark_offline(*key)
             errors[key] = StorageError.code
         elif known is not None and state.leader_epoch <= known.leader_epoch:
             errors[key] = StaleControllerEpoch.code
             told = (state.leader, state.leader_epoch)
-            is_to_elect_anew |= has_resigned(*told, broker.id, known.leader_epoch, known.is_leader)
-        elif broker.id not in state.replicas:
+            is_to_elect_anew |= has_resigned(*told, rooms.id, known.leader_epoch, known.is_leader)
+        elif rooms.id not in state.replicas:
             errors[key] = UnknownTopicOrPartition.code
         else:
             if state.is_new:
@@ -115,37 +112,37 @@ async def _apply(
                 tuple(state.removing_replicas),
             )
     if is_to_elect_anew:
-        broker.registration.renew(asked.broker_epoch, asked.controller_epoch)
-    await _name_new_leaders(broker, asked.controller_id, states)
-    for (topic, index), error in (await broker.replicas.apply_changing(states, new)).items():
+        rooms.registration.renew(asked.broker_epoch, asked.controller_epoch)
+    await _name_new_leaders(rooms, asked.controller_id, states)
+    for (topic, index), error in (await rooms.replicas.apply_changing(states, new)).items():
         if isinstance(error, MayHaveLost):
-            broker.log.warning("%s-%d is refused: %s", topic, index, error, extra=of_partition(topic, index))
+            rooms.log.warning("%s-%d is refused: %s", topic, index, error, extra=of_partition(topic, index))
         else:
-            broker.log.error("cannot use the log of %s-%d: %s", topic, index, error, extra=of_partition(topic, index))
+            rooms.log.error("cannot use the log of %s-%d: %s", topic, index, error, extra=of_partition(topic, index))
         errors[TopicPartition(topic, index)] = error.code
     answer = []
     for (topic, index), code in errors.items():
         await slices.row()
         answer.append(LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=code))
-    leave(request, [states, new, errors])
+    call.leave([states, new, errors])
     return answer
 
 
 async def _name_new_leaders(
-    broker: ControlContext, controller_id: int, states: Mapping[PartitionKey, PartitionState]
+    rooms: ControlRooms, controller_id: int, states: Mapping[PartitionKey, PartitionState]
 ) -> None:
     """Clients of partitions that this broker is about to lead no longer learn from its metadata where to go. They ask
     as soon as they are refused, which is before UpdateMetadata comes; and a client that is told of the former leader
     once more may wait for a second until it asks again (librdkafka).
     """
-    partitions = broker.replicas.partitions
+    partitions = rooms.replicas.partitions
     slices = Slices()
-    async with broker.metadata.updating:
-        update = Update(broker.metadata)
+    async with rooms.metadata.updating:
+        update = Update(rooms.metadata)
         update.keep_brokers()
         for key, state in states.items():
             await slices.row()
             partition = partitions.get(key)
-            if partition is not None and partition.is_leader and state.leader != broker.id:
+            if partition is not None and partition.is_leader and state.leader != rooms.id:
                 update.add_role(*key, state)
         await update.apply(controller_id, slices)

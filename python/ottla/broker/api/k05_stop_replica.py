@@ -11,47 +11,46 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.between import is_heard, is_partition
-from ottla.broker.replies import reply
+from ottla.broker.between import is_partition
 from ottla.errors import FencedLeaderEpoch, InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError
 from ottla.kafka import EPOCH_DURING_DELETE, NO_EPOCH
 from ottla.slices import Slices
-from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from ottla.wire.k05_stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import ControlContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import ControlRooms
+
+    StopReplica: TypeAlias = "Call[StopReplicaRequest, StopReplicaResponse]"
 
 
 logger = logging.getLogger("ottla")
 
 
-async def handle(broker: ControlContext, request: Request) -> None:
-    if not is_heard(broker, request):
-        return
-    asked: StopReplicaRequest = STOP_REPLICA.decode_request(request.api_version, request)
+async def handle(call: StopReplica, rooms: ControlRooms) -> None:
+    asked = call.message
     answer = StopReplicaResponse()
-    await broker.look_for_controller(asked.controller_epoch)
-    async with broker.replicas.changing:
+    await rooms.look_for_controller(asked.controller_epoch)
+    async with rooms.replicas.changing:
         # Only now: a newer controller may have given the partitions back while this waited.
-        if broker.is_stale(asked.broker_epoch):
+        if rooms.is_stale(asked.broker_epoch):
             answer.error_code = StaleBrokerEpoch.code
-        elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
+        elif not rooms.accept_controller(asked.controller_id, asked.controller_epoch):
             answer.error_code = StaleControllerEpoch.code
         else:
             slices = Slices()
             deleted = []
             for partition in _partitions(asked):
                 await slices.row()
-                stopped = await _stop(broker, *partition)
+                stopped = await _stop(rooms, *partition)
                 answer.partition_errors.append(stopped)
                 if partition[-1] and not stopped.error_code:
                     deleted.append(stopped)
             if deleted:
-                await _sync(broker, deleted)
-    reply(broker, request, STOP_REPLICA, answer)
+                await _sync(rooms, deleted)
+    call.reply(answer)
 
 
 def _partitions(asked: StopReplicaRequest) -> Iterator[tuple[str, int, int, bool]]:
@@ -66,12 +65,12 @@ def _partitions(asked: StopReplicaRequest) -> Iterator[tuple[str, int, int, bool
         yield partition.topic_name, partition.partition_index, NO_EPOCH, asked.delete_partitions
 
 
-async def _sync(broker: ControlContext, deleted: Iterable[StopReplicaPartitionError]) -> None:
+async def _sync(rooms: ControlRooms, deleted: Iterable[StopReplicaPartitionError]) -> None:
     """The controller takes a topic out of the tree when it has this answer. A folder that a power cut brought back
     would then be one that nobody knows, and the next topic of its name would get the records.
     """
     try:
-        await broker.replicas.sync_deletions()
+        await rooms.replicas.sync_deletions()
     except StorageError as error:
         logger.error("%s", error)
         for stopped in deleted:
@@ -79,27 +78,27 @@ async def _sync(broker: ControlContext, deleted: Iterable[StopReplicaPartitionEr
 
 
 async def _stop(
-    broker: ControlContext, topic: str, index: int, leader_epoch: int, delete: bool
+    rooms: ControlRooms, topic: str, index: int, leader_epoch: int, delete: bool
 ) -> StopReplicaPartitionError:
     """Caller holds the lock of role changes."""
     answer = StopReplicaPartitionError(topic_name=topic, partition_index=index)
-    if not is_partition(broker, topic, index):
+    if not is_partition(rooms, topic, index):
         answer.error_code = InvalidTopic.code
         return answer
-    if broker.replicas.is_offline(topic, index):
+    if rooms.replicas.is_offline(topic, index):
         answer.error_code = StorageError.code
         return answer
-    known = broker.replicas.partitions.get((topic, index))
+    known = rooms.replicas.partitions.get((topic, index))
     if known is not None and leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH):
         # A controller raises the epoch before it stops a replica: one with the known epoch is older than that. But
         # Kafka's has a broker that hands over stop first. If it went on to fetch, a leader of Kafka 2.7 would take it
         # into the ISR again, and wait for it when it is gone.
-        hands_over = broker.replicas.is_leaving and known.is_following and not delete
+        hands_over = rooms.replicas.is_leaving and known.is_following and not delete
         if leader_epoch < known.leader_epoch or (leader_epoch == known.leader_epoch and not hands_over):
             answer.error_code = FencedLeaderEpoch.code
             return answer
     try:
-        await broker.replicas.stop_changing(topic, index, delete)
+        await rooms.replicas.stop_changing(topic, index, delete)
     except StorageError as error:
         answer.error_code = error.code
     return answer

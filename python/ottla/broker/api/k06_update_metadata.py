@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.between import PARTITIONS_MAX, check_replicas, is_heard, is_partition
-from ottla.broker.freeing import leave
+from ottla.broker.between import PARTITIONS_MAX, check_replicas, is_partition
 from ottla.broker.metadata_cache import BrokerMetadata, Update
-from ottla.broker.replies import reply
 from ottla.errors import RemoteProtocolError, StaleBrokerEpoch, StaleControllerEpoch
 from ottla.kafka import PROTOCOLS, TopicPartition
 from ottla.slices import Slices
 from ottla.wire.k06_update_metadata import (
-    UPDATE_METADATA,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
@@ -20,8 +17,10 @@ from ottla.wire.k06_update_metadata import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import ControlContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import ControlRooms
+
+    UpdateMetadata: TypeAlias = "Call[UpdateMetadataRequest, UpdateMetadataResponse]"
 
 #: Since this version listeners have names.
 LISTENER_NAMES_SINCE = 3
@@ -30,26 +29,24 @@ BROKERS_MAX, LISTENERS_MAX = 10_000, 100
 PROTOCOL_NAMES = {number: name for name, number in PROTOCOLS.items()}
 
 
-async def handle(broker: ControlContext, request: Request) -> None:
-    if not is_heard(broker, request):
-        return
-    version = request.api_version
-    asked: UpdateMetadataRequest = UPDATE_METADATA.decode_request(version, request)
+async def handle(call: UpdateMetadata, rooms: ControlRooms) -> None:
+    version = call.version
+    asked = call.message
     answer = UpdateMetadataResponse()
-    await broker.look_for_controller(asked.controller_epoch)
-    if broker.is_stale(asked.broker_epoch):
+    await rooms.look_for_controller(asked.controller_epoch)
+    if rooms.is_stale(asked.broker_epoch):
         answer.error_code = StaleBrokerEpoch.code
-    elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
+    elif not rooms.accept_controller(asked.controller_id, asked.controller_epoch):
         answer.error_code = StaleControllerEpoch.code
     else:
-        deleted = await _apply(broker, version, asked)
+        deleted = await _apply(rooms, version, asked)
         if deleted:
-            await broker.groups.removal.partitions_deleted(deleted, Slices())
-            leave(request, [deleted])
-    reply(broker, request, UPDATE_METADATA, answer)
+            await rooms.groups.removal.partitions_deleted(deleted, Slices())
+            call.leave([deleted])
+    call.reply(answer)
 
 
-async def _apply(broker: ControlContext, version: int, asked: UpdateMetadataRequest) -> list[TopicPartition]:
+async def _apply(rooms: ControlRooms, version: int, asked: UpdateMetadataRequest) -> list[TopicPartition]:
     """Returns the partitions that are gone. Rows of partitions that cannot be are left out; the answer has no place to
     say so.
     """
@@ -58,22 +55,22 @@ async def _apply(broker: ControlContext, version: int, asked: UpdateMetadataRequ
     if max(len(asked.ungrouped_partition_states), len(asked.topic_states)) > PARTITIONS_MAX:
         raise RemoteProtocolError(f"more than {PARTITIONS_MAX} partitions or topics are told of at once")
     slices = Slices()
-    async with broker.metadata.updating:
-        update = Update(broker.metadata)
+    async with rooms.metadata.updating:
+        update = Update(rooms.metadata)
         for row in asked.live_brokers:
             await slices.row()
             update.add_broker(await _broker(version, row, slices), row.away_ms)
         for state in asked.ungrouped_partition_states:
             await slices.row()
             check_replicas(state.isr, state.replicas, state.offline_replicas)
-            if is_partition(broker, state.topic_name, state.partition_index):
+            if is_partition(rooms, state.topic_name, state.partition_index):
                 update.add(state.topic_name, state)
         for topic in asked.topic_states:
             await slices.row()
             for state in topic.partition_states:
                 await slices.row()
                 check_replicas(state.isr, state.replicas, state.offline_replicas)
-                if is_partition(broker, topic.topic_name, state.partition_index):
+                if is_partition(rooms, topic.topic_name, state.partition_index):
                     update.add(topic.topic_name, state)
         await update.apply(asked.controller_id, slices)
         return update.deleted

@@ -7,31 +7,24 @@ Version 0: a request header without client id. 2: the broker's epoch, so that it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.between import is_heard
-from ottla.broker.replies import reply
 from ottla.errors import KafkaError, NotController, StaleControllerEpoch
 from ottla.slices import Slices
-from ottla.wire.k07_controlled_shutdown import (
-    CONTROLLED_SHUTDOWN,
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    RemainingPartition,
-)
+from ottla.wire.k07_controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    ControlledShutdown: TypeAlias = "Call[ControlledShutdownRequest, ControlledShutdownResponse]"
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    if not is_heard(broker, request):
-        return
-    asked: ControlledShutdownRequest = CONTROLLED_SHUTDOWN.decode_request(request.api_version, request)
+async def handle(call: ControlledShutdown, rooms: AdminRooms) -> None:
+    asked = call.message
     answer = ControlledShutdownResponse()
     try:
-        remaining = await broker.controller.shut_down(asked.broker_id, asked.broker_epoch)
+        remaining = await rooms.controller.shut_down(asked.broker_id, asked.broker_epoch)
     except NotController:
         answer.error_code = StaleControllerEpoch.code  # of all errors the one that Kafka gives here
     except KafkaError as refused:
@@ -41,4 +34,4 @@ async def handle(broker: AdminContext, request: Request) -> None:
         for topic, index in remaining:
             await slices.row()
             answer.remaining_partitions.append(RemainingPartition(topic_name=topic, partition_index=index))
-    reply(broker, request, CONTROLLED_SHUTDOWN, answer)
+    call.reply(answer)

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.freeing import leave
-from ottla.broker.replies import count_of, reply
+from ottla.broker.call import count_of
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorNotAvailable, KafkaError, OffsetMetadataTooLarge, UnknownTopicOrPartition
 from ottla.group import tree_offsets
 from ottla.group.records import NO_TIMESTAMP, CommittedOffset
 from ottla.kafka import TopicPartition
-from ottla.slices import Slices, are_few, serve
+from ottla.slices import Slices, are_few
 from ottla.wire.k08_offset_commit import (
-    OFFSET_COMMIT,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -28,29 +25,31 @@ from ottla.wire.k08_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import GroupContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import GroupRooms
+
+    OffsetCommit: TypeAlias = "Call[OffsetCommitRequest, OffsetCommitResponse]"
 
 #: The last millisecond that a record can name.
 TIME_MAX = 2**63 - 1
 
 
-def handle(broker: GroupContext, request: Request) -> None:
-    asked: OffsetCommitRequest = OFFSET_COMMIT.decode_request(request.api_version, request)
+def handle(call: OffsetCommit, rooms: GroupRooms) -> None:
+    asked = call.message
     rows = count_of(topic.partitions for topic in asked.topics)
-    serve(broker, request, rows, _commit(broker, request, asked, rows))
+    call.in_slices(rows, _commit(call, rooms, asked, rows))
 
 
-def _commit(broker: GroupContext, request: Request, asked: OffsetCommitRequest, rows: int) -> Iterator[None]:
+def _commit(call: OffsetCommit, rooms: GroupRooms, asked: OffsetCommitRequest, rows: int) -> Iterator[None]:
     """The rows that are taken are committed together. The answer goes through all `rows` again, however few partitions
     they name.
     """
-    version = request.api_version
+    version = call.version
     now_ms = time.time_ns() // 1_000_000
     # Any retention is taken; a record has 64 bits for the time at which it ends.
     retention_ms = max(0, asked.retention_time_ms)
     expire_ms = NO_TIMESTAMP if asked.retention_time_ms == -1 else min(now_ms + retention_ms, TIME_MAX)
-    known, metadata_max = broker.metadata.topics, broker.groups.settings.offset_metadata_max
+    known, metadata_max = rooms.metadata.topics, rooms.groups.settings.offset_metadata_max
     commits: dict[TopicPartition, CommittedOffset] = {}
     refused: dict[TopicPartition, int] = {}
     for topic in asked.topics:
@@ -73,23 +72,23 @@ def _commit(broker: GroupContext, request: Request, asked: OffsetCommitRequest, 
                     expire_ms,
                 )
     if not commits:
-        yield from _answer(broker, request, asked, refused, 0)
+        yield from _answer(call, rooms, asked, refused, 0)
     elif version == 0:
-        broker.in_background(partial(_commit_to_tree, asked=asked, commits=commits, refused=refused), request)
+        call.in_background(_commit_to_tree, call, rooms, asked, commits, refused)
     else:
-        broker.groups.commit(
+        rooms.groups.commit(
             asked.group_id,
             asked.member_id,
             asked.group_instance_id,
             asked.generation_id,
             commits,
-            lambda error: serve(broker, request, rows, _answer(broker, request, asked, refused, error)),
-            in_turn=are_few(rows, len(request)),
+            lambda error: call.in_slices(rows, _answer(call, rooms, asked, refused, error)),
+            in_turn=are_few(rows, len(call.request)),
         )
 
 
 def _answer(
-    broker: GroupContext, request: Request, asked: OffsetCommitRequest, refused: dict[TopicPartition, int], error: int
+    call: OffsetCommit, rooms: GroupRooms, asked: OffsetCommitRequest, refused: dict[TopicPartition, int], error: int
 ) -> Iterator[None]:
     topics: dict[str, dict[int, int]] = {}
     for topic in asked.topics:
@@ -107,24 +106,24 @@ def _answer(
             yield
             answered.append(OffsetCommitResponsePartition(index, code))
         answer.topics.append(OffsetCommitResponseTopic(name, answered))
-    leave(request, [topics, refused])
-    reply(broker, request, OFFSET_COMMIT, answer)
+    call.leave([topics, refused])
+    call.reply(answer)
 
 
 async def _commit_to_tree(
-    broker: GroupContext,
-    request: Request,
+    call: OffsetCommit,
+    rooms: GroupRooms,
     asked: OffsetCommitRequest,
     commits: dict[TopicPartition, CommittedOffset],
     refused: dict[TopicPartition, int],
 ) -> None:
     for partition, commit in commits.items():
         try:
-            await tree_offsets.put(broker.tree, asked.group_id, partition.topic, partition.partition, commit.offset)
+            await tree_offsets.put(rooms.tree, asked.group_id, partition.topic, partition.partition, commit.offset)
         except KafkaError as error:
             refused[partition] = error.code
         except TreeError:
             refused[partition] = CoordinatorNotAvailable.code
     slices = Slices()
-    for _ in _answer(broker, request, asked, refused, 0):
+    for _ in _answer(call, rooms, asked, refused, 0):
         await slices.row()

@@ -7,20 +7,18 @@ epochs (KIP-320). 6: flexible. 7: on request, no offset that is about to change 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.answer_memory import FEW_ROWS, large_answer
+from ottla.broker.answer_memory import FEW_ROWS
+from ottla.broker.call import count_of
 from ottla.broker.freeing import Freed
-from ottla.broker.replies import count_of, reply, reply_here
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorNotAvailable, KafkaError, UnknownTopicOrPartition, UnstableOffsetCommit
 from ottla.group import tree_offsets
 from ottla.group.offsets import GroupOffsets
 from ottla.kafka import TopicPartition
-from ottla.slices import Slices, serve
+from ottla.slices import Slices
 from ottla.wire.k09_offset_fetch import (
-    OFFSET_FETCH,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
@@ -28,33 +26,35 @@ from ottla.wire.k09_offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import GroupContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import GroupRooms
+
+    OffsetFetch: TypeAlias = "Call[OffsetFetchRequest, OffsetFetchResponse]"
 
 _NOTHING = GroupOffsets()
 #: A partition in an answer, without its topic and its metadata.
 ROW_BYTES = 32
 
 
-def handle(broker: GroupContext, request: Request) -> None:
-    version = request.api_version
-    asked: OffsetFetchRequest = OFFSET_FETCH.decode_request(version, request)
+def handle(call: OffsetFetch, rooms: GroupRooms) -> None:
+    version = call.version
+    asked = call.message
     if version == 0:
-        return broker.in_background(partial(_fetch_from_tree, asked=asked), request)
-    hosted = broker.groups.groups.get(asked.group_id)
-    error = 0 if hosted is not None else broker.groups.missing(asked.group_id, may_be_empty=True)
+        return call.in_background(_fetch_from_tree, call, rooms, asked)
+    hosted = rooms.groups.groups.get(asked.group_id)
+    error = 0 if hosted is not None else rooms.groups.missing(asked.group_id, may_be_empty=True)
     if error:
         rows = 0 if version >= 2 else count_of(topic.partition_indexes for topic in asked.topics or ())
-        return serve(broker, request, rows, _fail(broker, request, asked, error))
+        return call.in_slices(rows, _fail(call, rooms, asked, error))
     offsets = hosted.group.offsets if hosted is not None else _NOTHING
     topics = asked.topics
     if topics is None and len(offsets.committed) > FEW_ROWS:
-        return broker.in_background(partial(_answer_all, offsets=offsets, asked=asked), request)
+        return call.in_background(_answer_all, call, rooms, offsets, asked)
     rows = 0 if topics is None else count_of(topic.partition_indexes for topic in topics)
-    return serve(broker, request, rows, _answer(broker, request, offsets, asked))
+    return call.in_slices(rows, _answer(call, rooms, offsets, asked))
 
 
-async def _answer_all(broker: GroupContext, request: Request, offsets: GroupOffsets, asked: OffsetFetchRequest) -> None:
+async def _answer_all(call: OffsetFetch, rooms: GroupRooms, offsets: GroupOffsets, asked: OffsetFetchRequest) -> None:
     """A few bytes ask for all offsets of a group."""
     slices = Slices()
     partitions = list(offsets.committed)
@@ -63,8 +63,8 @@ async def _answer_all(broker: GroupContext, request: Request, offsets: GroupOffs
         await slices.row()
         committed = offsets.get(partition)
         size_bytes += ROW_BYTES + len(partition.topic) + (0 if committed is None else len(committed.metadata))
-    async with large_answer(broker, request, len(partitions), size_bytes):
-        await reply_here(broker, request, OFFSET_FETCH, await _all(offsets, partitions, asked.require_stable))
+    async with call.large_answer(len(partitions), size_bytes):
+        await call.reply_here(await _all(offsets, partitions, asked.require_stable))
 
 
 async def _all(offsets: GroupOffsets, partitions: list[TopicPartition], require_stable: bool) -> OffsetFetchResponse:
@@ -77,7 +77,7 @@ async def _all(offsets: GroupOffsets, partitions: list[TopicPartition], require_
     return OffsetFetchResponse(topics=list(topics.values()))
 
 
-def _answer(broker: GroupContext, request: Request, offsets: GroupOffsets, asked: OffsetFetchRequest) -> Iterator[None]:
+def _answer(call: OffsetFetch, rooms: GroupRooms, offsets: GroupOffsets, asked: OffsetFetchRequest) -> Iterator[None]:
     """Each row is of its own moment."""
     mine = Freed()
     topics: dict[str, OffsetFetchResponseTopic] = mine.add({})
@@ -92,7 +92,7 @@ def _answer(broker: GroupContext, request: Request, offsets: GroupOffsets, asked
         row = _row(offsets, partition, asked.require_stable)
         topics.setdefault(partition.topic, OffsetFetchResponseTopic(partition.topic)).partitions.append(row)
     answer = OffsetFetchResponse(topics=list(topics.values()))
-    reply(broker, request, OFFSET_FETCH, answer)
+    call.reply(answer)
 
 
 def _row(offsets: GroupOffsets, partition: TopicPartition, require_stable: bool) -> OffsetFetchResponsePartition:
@@ -105,10 +105,10 @@ def _row(offsets: GroupOffsets, partition: TopicPartition, require_stable: bool)
     return OffsetFetchResponsePartition(index, committed.offset, committed.leader_epoch, committed.metadata)
 
 
-def _fail(broker: GroupContext, request: Request, asked: OffsetFetchRequest, error: int) -> Iterator[None]:
+def _fail(call: OffsetFetch, rooms: GroupRooms, asked: OffsetFetchRequest, error: int) -> Iterator[None]:
     """Before version 2 an answer has no error of its own."""
     answer = OffsetFetchResponse()
-    if request.api_version >= 2:
+    if call.version >= 2:
         answer.error_code = error
     else:
         for topic in asked.topics or ():
@@ -118,10 +118,10 @@ def _fail(broker: GroupContext, request: Request, asked: OffsetFetchRequest, err
             for index in topic.partition_indexes:
                 yield
                 rows.append(OffsetFetchResponsePartition(index, -1, error_code=error))
-    reply(broker, request, OFFSET_FETCH, answer)
+    call.reply(answer)
 
 
-async def _fetch_from_tree(broker: GroupContext, request: Request, asked: OffsetFetchRequest) -> None:
+async def _fetch_from_tree(call: OffsetFetch, rooms: GroupRooms, asked: OffsetFetchRequest) -> None:
     topics = []
     slices = Slices()
     for topic in asked.topics or ():
@@ -132,8 +132,8 @@ async def _fetch_from_tree(broker: GroupContext, request: Request, asked: Offset
             row = OffsetFetchResponsePartition(index, -1)
             try:
                 # A name that no topic has may be none that the tree takes.
-                known = index in broker.metadata.topics.get(topic.name, ())
-                offset = await tree_offsets.get(broker.tree, asked.group_id, topic.name, index) if known else None
+                known = index in rooms.metadata.topics.get(topic.name, ())
+                offset = await tree_offsets.get(rooms.tree, asked.group_id, topic.name, index) if known else None
                 if offset is None:
                     row.error_code = UnknownTopicOrPartition.code
                 else:
@@ -144,4 +144,4 @@ async def _fetch_from_tree(broker: GroupContext, request: Request, asked: Offset
                 row.error_code = CoordinatorNotAvailable.code
             rows.append(row)
         topics.append(OffsetFetchResponseTopic(topic.name, rows))
-    reply(broker, request, OFFSET_FETCH, OffsetFetchResponse(topics=topics))
+    call.reply(OffsetFetchResponse(topics=topics))

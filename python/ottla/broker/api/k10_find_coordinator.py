@@ -6,38 +6,38 @@ Version 3: flexible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from ottla.kafka import COORDINATOR_OF_GROUP, COORDINATOR_OF_TRANSACTION
-from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import ClusterContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import ClusterRooms
+
+    FindCoordinator: TypeAlias = "Call[FindCoordinatorRequest, FindCoordinatorResponse]"
 
 
 #: What Kafka writes here where there is nothing to say (`Errors.NONE.message`).
 NO_ERROR = "NONE"
 
 
-async def handle(broker: ClusterContext, request: Request) -> None:
-    version = request.api_version
-    asked: FindCoordinatorRequest = FIND_COORDINATOR.decode_request(version, request)
+async def handle(call: FindCoordinator, rooms: ClusterRooms) -> None:
+    asked = call.message
     answer = FindCoordinatorResponse(error_message=NO_ERROR, node_id=-1, port=-1)
     try:
-        answer.node_id, answer.host, answer.port = await _find(broker, request, asked)
+        answer.node_id, answer.host, answer.port = await _find(call, rooms, asked)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, str(error)
-    reply(broker, request, FIND_COORDINATOR, answer)
+    call.reply(answer)
 
 
-async def _find(broker: ClusterContext, request: Request, asked: FindCoordinatorRequest) -> tuple[int, str, int]:
+async def _find(call: FindCoordinator, rooms: ClusterRooms, asked: FindCoordinatorRequest) -> tuple[int, str, int]:
     if asked.key_type == COORDINATOR_OF_GROUP:
-        topic = broker.groups.topic
+        topic = rooms.groups.topic
     elif asked.key_type == COORDINATOR_OF_TRANSACTION:
-        topic = broker.transactions.topic
+        topic = rooms.transactions.topic
     else:
         raise InvalidRequest(
             f"Unknown coordinator type {asked.key_type}: {COORDINATOR_OF_GROUP} is group, "
@@ -47,11 +47,11 @@ async def _find(broker: ClusterContext, request: Request, asked: FindCoordinator
         await topic.ensure()
     except KafkaError as error:
         raise CoordinatorNotAvailable(str(error)) from error
-    metadata = broker.metadata
+    metadata = rooms.metadata
     index = topic.partition_for(asked.key)
     partition = metadata.topics.get(topic.name, {}).get(index)
     leader = metadata.brokers.get(partition.leader) if partition is not None else None
-    endpoint = broker.endpoint(leader, request) if leader is not None else None
+    endpoint = rooms.endpoint(leader, call.session) if leader is not None else None
     if leader is None or endpoint is None:
         raise CoordinatorNotAvailable(f"{topic.name}-{index} has no leader that this listener can reach.")
     host, port = endpoint

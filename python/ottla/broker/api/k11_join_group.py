@@ -7,36 +7,37 @@ static members (KIP-345). 6: flexible. 7: the protocol's type (KIP-559).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.group.members import JoinRequest, JoinResult
-from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ottla.wire.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import GroupContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import GroupRooms
+
+    JoinGroup: TypeAlias = "Call[JoinGroupRequest, JoinGroupResponse]"
 
 
-def handle(broker: GroupContext, request: Request) -> None:
-    version = request.api_version
-    asked: JoinGroupRequest = JOIN_GROUP.decode_request(version, request)
+def handle(call: JoinGroup, rooms: GroupRooms) -> None:
+    version = call.version
+    asked = call.message
     join = JoinRequest(
         asked.member_id,
         asked.group_instance_id,
-        request.client_id or "",
-        f"/{request.peer_address[0]}",  # as Java writes addresses: it is stored, and shown
+        call.client_id,
+        f"/{call.session.address[0]}",  # as Java writes addresses: it is stored, and shown
         asked.session_timeout_ms,
         asked.rebalance_timeout_ms if version >= 1 else asked.session_timeout_ms,
         asked.protocol_type,
         [(protocol.name, protocol.metadata) for protocol in asked.protocols],
         must_know_its_id=version >= 4 and asked.group_instance_id is None,
     )
-    broker.groups.join(asked.group_id, join, partial(_answer, broker, request))
+    rooms.groups.join(asked.group_id, join, partial(_answer, call, rooms))
 
 
-def _answer(broker: GroupContext, request: Request, result: JoinResult) -> None:
-    version = request.api_version
+def _answer(call: JoinGroup, rooms: GroupRooms, result: JoinResult) -> None:
+    version = call.version
     answer = JoinGroupResponse(
         error_code=result.error,
         generation_id=result.generation,
@@ -49,4 +50,4 @@ def _answer(broker: GroupContext, request: Request, result: JoinResult) -> None:
             for member_id, instance_id, metadata in result.members
         ],
     )
-    reply(broker, request, JOIN_GROUP, answer)
+    call.reply(answer)

@@ -5,22 +5,21 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import note_errors
 from ottla.wire.k12_heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import GroupContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import GroupRooms
+
+    Heartbeat: TypeAlias = "Call[HeartbeatRequest, HeartbeatResponse]"
 
 
-def handle(broker: GroupContext, request: Request) -> None:
-    version = request.api_version
-    asked: HeartbeatRequest = HEARTBEAT.decode_request(version, request)
-    error = broker.groups.heartbeat(asked.group_id, asked.member_id, asked.group_instance_id, asked.generation_id)
-    note_errors(broker, HEARTBEAT, [error])
-    request.reply(_body(version, error))
+def handle(call: Heartbeat, rooms: GroupRooms) -> None:
+    asked = call.message
+    error = rooms.groups.heartbeat(asked.group_id, asked.member_id, asked.group_instance_id, asked.generation_id)
+    call.reply_encoded(_body(call.version, error), error)
 
 
 @cache

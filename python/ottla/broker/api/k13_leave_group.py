@@ -6,58 +6,52 @@ Version 3: several at once, by member id or instance id (KIP-345). 4: flexible.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.controller.batches import batches
 from ottla.slices import Slices
-from ottla.wire.k13_leave_group import (
-    LEAVE_GROUP,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-    MemberResponse,
-)
+from ottla.wire.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import GroupContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import GroupRooms
+
+    LeaveGroup: TypeAlias = "Call[LeaveGroupRequest, LeaveGroupResponse]"
 
 SEVERAL_SINCE = 3
 #: Members that leave in one go: half a millisecond.
 MEMBERS_AT_ONCE = 50
 
 
-def handle(broker: GroupContext, request: Request) -> None:
-    asked: LeaveGroupRequest = LEAVE_GROUP.decode_request(request.api_version, request)
+def handle(call: LeaveGroup, rooms: GroupRooms) -> None:
+    asked = call.message
     if len(asked.members) > MEMBERS_AT_ONCE:
-        return broker.in_background(partial(_many_leave, asked=asked), request)
-    if request.api_version >= SEVERAL_SINCE:
-        answer = _leave(broker, asked.group_id, asked.members)
+        return call.in_background(_many_leave, call, rooms, asked)
+    if call.version >= SEVERAL_SINCE:
+        answer = _leave(rooms, asked.group_id, asked.members)
     else:
-        error, errors = broker.groups.leave(asked.group_id, [(asked.member_id, None)])
+        error, errors = rooms.groups.leave(asked.group_id, [(asked.member_id, None)])
         answer = LeaveGroupResponse(error_code=error or errors[0])
-    return reply(broker, request, LEAVE_GROUP, answer)
+    return call.reply(answer)
 
 
-async def _many_leave(broker: GroupContext, request: Request, asked: LeaveGroupRequest) -> None:
+async def _many_leave(call: LeaveGroup, rooms: GroupRooms, asked: LeaveGroupRequest) -> None:
     """The same for many, some at a time; an error of the whole group ends it."""
     answer = LeaveGroupResponse()
     slices = Slices()
     for some in batches(asked.members, MEMBERS_AT_ONCE):
-        left = _leave(broker, asked.group_id, some)
+        left = _leave(rooms, asked.group_id, some)
         if left.error_code:
             answer = left
             break
         answer.members += left.members
         await slices.row()
-    reply(broker, request, LEAVE_GROUP, answer)
+    call.reply(answer)
 
 
-def _leave(broker: GroupContext, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
+def _leave(rooms: GroupRooms, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
     leaving = [(member.member_id, member.group_instance_id) for member in members]
-    error, errors = broker.groups.leave(group_id, leaving)
+    error, errors = rooms.groups.leave(group_id, leaving)
     if error:
         return LeaveGroupResponse(error_code=error)
     return LeaveGroupResponse(

@@ -6,24 +6,25 @@ Version 3: static members (KIP-345). 4: flexible. 5: the protocol's type and nam
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import InconsistentGroupProtocol
 from ottla.group.members import SyncResult
-from ottla.wire.k14_sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse
+from ottla.wire.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import GroupContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import GroupRooms
+
+    SyncGroup: TypeAlias = "Call[SyncGroupRequest, SyncGroupResponse]"
 
 
-def handle(broker: GroupContext, request: Request) -> None:
-    version = request.api_version
-    asked: SyncGroupRequest = SYNC_GROUP.decode_request(version, request)
+def handle(call: SyncGroup, rooms: GroupRooms) -> None:
+    version = call.version
+    asked = call.message
     if version >= 5 and (asked.protocol_type is None or asked.protocol_name is None):
-        return _answer(broker, request, SyncResult(InconsistentGroupProtocol.code))
-    return broker.groups.sync(
+        return _answer(call, rooms, SyncResult(InconsistentGroupProtocol.code))
+    return rooms.groups.sync(
         asked.group_id,
         asked.member_id,
         asked.group_instance_id,
@@ -31,15 +32,15 @@ def handle(broker: GroupContext, request: Request) -> None:
         asked.protocol_type,
         asked.protocol_name,
         {row.member_id: row.assignment for row in asked.assignments},
-        partial(_answer, broker, request),
+        partial(_answer, call, rooms),
     )
 
 
-def _answer(broker: GroupContext, request: Request, result: SyncResult) -> None:
+def _answer(call: SyncGroup, rooms: GroupRooms, result: SyncResult) -> None:
     answer = SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol,
         assignment=result.assignment,
     )
-    reply(broker, request, SYNC_GROUP, answer)
+    call.reply(answer)

@@ -6,14 +6,11 @@ instance ids. 5: flexible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.answer_memory import AnswerMemory
-from ottla.broker.replies import reply
 from ottla.group.state import DEAD, STABLE
 from ottla.slices import Slices
 from ottla.wire.k15_describe_groups import (
-    DESCRIBE_GROUPS,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
@@ -21,8 +18,10 @@ from ottla.wire.k15_describe_groups import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import GroupContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import GroupRooms
+
+    DescribeGroups: TypeAlias = "Call[DescribeGroupsRequest, DescribeGroupsResponse]"
 
 #: Lengths and numbers of a row.
 ROW_BYTES = 32
@@ -30,23 +29,22 @@ ROW_BYTES = 32
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))
 
 
-async def handle(broker: GroupContext, request: Request) -> None:
+async def handle(call: DescribeGroups, rooms: GroupRooms) -> None:
     """A group that is named twice is described twice, as in Kafka. Each is described as of its own moment."""
-    version = request.api_version
-    asked: DescribeGroupsRequest = DESCRIBE_GROUPS.decode_request(version, request)
-    memory, slices = AnswerMemory(broker, request), Slices()
+    asked = call.message
+    memory, slices = call.memory, Slices()
     known: dict[str, DescribedGroup] = {}
     answer = DescribeGroupsResponse(groups=[])
     for group_id in asked.groups:
         row = known.get(group_id)
         if row is None:
-            row = known[group_id] = await _describe(broker, group_id, slices)
+            row = known[group_id] = await _describe(rooms, group_id, slices)
             if asked.include_authorized_operations and not row.error_code:
                 row.authorized_operations = GROUP_OPERATIONS
         answer.groups.append(row)
         await memory.add(_size_bytes(row))
         await slices.row()
-    reply(broker, request, DESCRIBE_GROUPS, answer)
+    call.reply(answer)
 
 
 def _size_bytes(row: DescribedGroup) -> int:
@@ -61,10 +59,10 @@ def _size_bytes(row: DescribedGroup) -> int:
     return ROW_BYTES + 3 * len(row.group_id) + sum(members)
 
 
-async def _describe(broker: GroupContext, group_id: str, slices: Slices) -> DescribedGroup:
-    hosted = broker.groups.groups.get(group_id)
+async def _describe(rooms: GroupRooms, group_id: str, slices: Slices) -> DescribedGroup:
+    hosted = rooms.groups.groups.get(group_id)
     if hosted is None:
-        error = broker.groups.missing(group_id, may_be_empty=True)
+        error = rooms.groups.missing(group_id, may_be_empty=True)
         return DescribedGroup(error_code=error, group_id=group_id, group_state="" if error else DEAD.value)
     group = hosted.group
     # Before a generation is stable its metadata means nothing.

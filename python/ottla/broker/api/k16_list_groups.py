@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.answer_memory import large_answer
-from ottla.broker.replies import reply_here
 from ottla.errors import CoordinatorLoadInProgress
 from ottla.slices import Slices
-from ottla.wire.k16_list_groups import LIST_GROUPS, ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.wire.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import GroupContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import GroupRooms
+
+    ListGroups: TypeAlias = "Call[ListGroupsRequest, ListGroupsResponse]"
 
 
 #: A group in an answer, about.
 ROW_BYTES = 64
 
 
-async def handle(broker: GroupContext, request: Request) -> None:
+async def handle(call: ListGroups, rooms: GroupRooms) -> None:
     """Each group is listed as of its own moment."""
-    version = request.api_version
-    asked: ListGroupsRequest = LIST_GROUPS.decode_request(version, request)
-    rows = len(broker.groups.groups)
-    async with large_answer(broker, request, rows, rows * ROW_BYTES):
-        await reply_here(broker, request, LIST_GROUPS, await _answer(broker, asked))
+    asked = call.message
+    rows = len(rooms.groups.groups)
+    async with call.large_answer(rows, rows * ROW_BYTES):
+        await call.reply_here(await _answer(rooms, asked))
 
 
-async def _answer(broker: GroupContext, asked: ListGroupsRequest) -> ListGroupsResponse:
-    answer = ListGroupsResponse(error_code=CoordinatorLoadInProgress.code if broker.groups.is_loading else 0)
+async def _answer(rooms: GroupRooms, asked: ListGroupsRequest) -> ListGroupsResponse:
+    answer = ListGroupsResponse(error_code=CoordinatorLoadInProgress.code if rooms.groups.is_loading else 0)
     slices = Slices()
-    for listed in broker.groups.listed(asked.states_filter):
+    for listed in rooms.groups.listed(asked.states_filter):
         await slices.row()
         if listed is not None:
             group_id, protocol_type, state = listed

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import IllegalSaslState
-from ottla.wire.k17_sasl_handshake import SASL_HANDSHAKE, SaslHandshakeResponse
+from ottla.wire.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AnswerContext
+    from ottla.broker.call import Call
+
+    SaslHandshake: TypeAlias = "Call[SaslHandshakeRequest, SaslHandshakeResponse]"
 
 
-def handle(broker: AnswerContext, request: Request) -> None:
-    version = request.api_version
-    SASL_HANDSHAKE.decode_request(version, request)
+def handle(call: SaslHandshake, rooms: object) -> None:
+    call.check()
     response = SaslHandshakeResponse(error_code=IllegalSaslState.code)
-    reply(broker, request, SASL_HANDSHAKE, response)
+    call.reply(response)

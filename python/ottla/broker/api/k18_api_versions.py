@@ -7,27 +7,27 @@ does that. Version 3: flexible, the client tells its software's name and version
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest
-from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsResponse, ApiVersionsResponseKey
+from ottla.wire.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse, ApiVersionsResponseKey
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import ClusterContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import ClusterRooms
+
+    ApiVersions: TypeAlias = "Call[ApiVersionsRequest, ApiVersionsResponse]"
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: ClusterContext, request: Request) -> None:
-    version = request.api_version
-    if version >= 3:
-        asked = API_VERSIONS.decode_request(version, request)
+def handle(call: ApiVersions, rooms: ClusterRooms) -> None:
+    if call.version >= 3:
+        asked = call.message
         if not (_SOFTWARE.fullmatch(asked.client_software_name) and _SOFTWARE.fullmatch(asked.client_software_version)):
-            return reply(broker, request, API_VERSIONS, ApiVersionsResponse(error_code=InvalidRequest.code))
+            return call.reply(ApiVersionsResponse(error_code=InvalidRequest.code))
     keys = [
         ApiVersionsResponseKey(api_key=key, min_version=api.lowest, max_version=api.highest)
-        for key, api in broker.advertised.items()
+        for key, api in rooms.advertised.items()
     ]
-    return reply(broker, request, API_VERSIONS, ApiVersionsResponse(api_keys=keys))
+    return call.reply(ApiVersionsResponse(api_keys=keys))

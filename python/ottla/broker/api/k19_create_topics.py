@@ -7,13 +7,10 @@ broker's defaults. 5: what was created, with its configuration (KIP-525); flexib
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.admin import Assignment, check_number_of_settings
-from ottla.broker.answer_memory import AnswerMemory
 from ottla.broker.freeing import Freed
-from ottla.broker.quotas.mutations import Mutations
-from ottla.broker.replies import reply
 from ottla.config import TopicConfig
 from ottla.config.describe import describe_topic
 from ottla.controller.admin import NEW_PARTITIONS_MAX, NewTopic
@@ -27,9 +24,8 @@ from ottla.errors import (
     PolicyViolation,
     RequestTimedOut,
 )
-from ottla.slices import LARGE_BYTES, Slices
+from ottla.slices import Slices
 from ottla.wire.k19_create_topics import (
-    CREATE_TOPICS,
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -38,8 +34,10 @@ from ottla.wire.k19_create_topics import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    CreateTopics: TypeAlias = "Call[CreateTopicsRequest, CreateTopicsResponse]"
 
 CONFIGS_SINCE = 5
 THROTTLING_ERRORS_SINCE = 6
@@ -47,20 +45,20 @@ THROTTLING_ERRORS_SINCE = 6
 CONFIGS_BYTES, CONFIGS_OBJECTS_BYTES = 1_500, 6_000
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: CreateTopicsRequest = CREATE_TOPICS.decode_request(version, request)
-    if len(request) <= LARGE_BYTES:
+async def handle(call: CreateTopics, rooms: AdminRooms) -> None:
+    version = call.version
+    asked = call.message
+    if not call.is_large:
         # Those of larger ones are counted already.
-        request.keep(await broker.request_memory.take(CREATE_TOPICS.key, len(asked.topics)))
+        await call.weigh(len(asked.topics))
     mine = Freed()
     results: dict[str, CreatableTopicResult] = mine.add({})
     created: dict[str, int] = mine.add({})
     configs: dict[str, TopicConfig] = mine.add({})
-    mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
+    mutations = call.mutations(THROTTLING_ERRORS_SINCE)
     slices = Slices()
     counts: Counter[str] = mine.add(Counter())
-    creation = broker.admin.creation()
+    creation = rooms.admin.creation()
     for topic in asked.topics:
         await slices.row()
         counts[topic.name] += 1
@@ -69,11 +67,11 @@ async def handle(broker: AdminContext, request: Request) -> None:
         """Returns the topic to write and its assignment; an empty list if the topic is refused."""
         result = results[topic.name] = CreatableTopicResult(name=topic.name, error_message=None)
         try:
-            if not broker.controller.is_active:
+            if not rooms.controller.is_active:
                 raise NotController
             if counts[topic.name] > 1:
                 raise InvalidRequest("Found multiple entries for this topic.")
-            new, config = _new_topic(broker, topic)
+            new, config = _new_topic(rooms, topic)
             assignment = await creation.check(new)
             if not asked.validate_only:
                 creation.take(new, assignment)
@@ -89,7 +87,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
 
     for some in pieces_of(asked.topics):
         checked: list[tuple[NewTopic, Assignment]] = []
-        if broker.controller.is_active:
+        if rooms.controller.is_active:
             await creation.look(topic.name for topic in some)
         for topic in some:
             await slices.row()
@@ -105,10 +103,10 @@ async def handle(broker: AdminContext, request: Request) -> None:
     if created:
 
         def has_leaders(name: str) -> bool:
-            return broker.metadata.has_leaders(name, range(created[name]))
+            return rooms.metadata.has_leaders(name, range(created[name]))
 
-        with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
-            await broker.metadata.wait_for_each(has_leaders, created)
+        with rooms.metadata.patience(max(asked.timeout_ms, 0) / 1000):
+            await rooms.metadata.wait_for_each(has_leaders, created)
         for name in created:
             await slices.row()
             if not has_leaders(name):
@@ -119,8 +117,8 @@ async def handle(broker: AdminContext, request: Request) -> None:
                 )
     mutations.settle()
     answer = CreateTopicsResponse()
-    memory = AnswerMemory(broker, request)
-    described, described_max = 0, broker.config.get_int("socket.request.max.bytes") // 2 // CONFIGS_BYTES
+    memory = call.memory
+    described, described_max = 0, rooms.config.get_int("socket.request.max.bytes") // 2 // CONFIGS_BYTES
     for topic in asked.topics:
         await slices.row()
         result = results[topic.name]
@@ -129,15 +127,15 @@ async def handle(broker: AdminContext, request: Request) -> None:
             described += 1
             if described <= described_max:
                 await memory.add(CONFIGS_BYTES, CONFIGS_OBJECTS_BYTES)
-                result.configs = _describe(broker, configs[topic.name])
+                result.configs = _describe(rooms, configs[topic.name])
             else:
                 # It is made; an answer that is too large would say nothing of any topic.
                 result.configs, result.topic_config_error_code = None, PolicyViolation.code
         answer.topics.append(result)
-    reply(broker, request, CREATE_TOPICS, answer)
+    call.reply(answer)
 
 
-def _new_topic(broker: AdminContext, topic: CreatableTopic) -> tuple[NewTopic, TopicConfig]:
+def _new_topic(rooms: AdminRooms, topic: CreatableTopic) -> tuple[NewTopic, TopicConfig]:
     if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
         raise InvalidRequest(
             "Both partitions or replication factor and replica assignments were given: give one of them."
@@ -150,7 +148,7 @@ def _new_topic(broker: AdminContext, topic: CreatableTopic) -> tuple[NewTopic, T
     if any(len(row.broker_ids) > REPLICAS_MAX for row in topic.assignments):
         raise InvalidReplicaAssignment(f"No partition has more than {REPLICAS_MAX} replicas.")
     overrides = {config.name: config.value for config in topic.configs}
-    return broker.admin.new_topic(
+    return rooms.admin.new_topic(
         topic.name,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
@@ -159,7 +157,7 @@ def _new_topic(broker: AdminContext, topic: CreatableTopic) -> tuple[NewTopic, T
     )
 
 
-def _describe(broker: AdminContext, config: TopicConfig) -> list[CreatableTopicConfigs]:
+def _describe(rooms: AdminRooms, config: TopicConfig) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             name=entry.name,
@@ -168,5 +166,5 @@ def _describe(broker: AdminContext, config: TopicConfig) -> list[CreatableTopicC
             config_source=entry.source.value,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in describe_topic(broker.config, config)
+        for entry in describe_topic(rooms.config, config)
     ]

@@ -7,10 +7,8 @@ metadata alone.) Version 3: TOPIC_DELETION_DISABLED has a code of its own. 4: fl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.quotas.mutations import Mutations
-from ottla.broker.replies import reply
 from ottla.controller.writes import pieces_of
 from ottla.coordination import znodes
 from ottla.errors import (
@@ -22,23 +20,25 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.slices import Slices
-from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.wire.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    DeleteTopics: TypeAlias = "Call[DeleteTopicsRequest, DeleteTopicsResponse]"
 
 THROTTLING_ERRORS_SINCE = 5
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: DeleteTopicsRequest = DELETE_TOPICS.decode_request(version, request)
-    if not broker.metadata.is_known:
-        await broker.metadata.known()  # a topic that we have not heard of yet is not unknown
+async def handle(call: DeleteTopics, rooms: AdminRooms) -> None:
+    version = call.version
+    asked = call.message
+    if not rooms.metadata.is_known:
+        await rooms.metadata.known()  # a topic that we have not heard of yet is not unknown
     in_tree: set[str] | None = None
     deleted: list[str] = []
-    mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
+    mutations = call.mutations(THROTTLING_ERRORS_SINCE)
     slices = Slices()
     results: dict[str, DeletableTopicResult] = {}
     for names in pieces_of(asked.topic_names):
@@ -49,20 +49,20 @@ async def handle(broker: AdminContext, request: Request) -> None:
                 continue
             result = results[name] = DeletableTopicResult(name=name)
             try:
-                if not broker.controller.is_active:
+                if not rooms.controller.is_active:
                     raise NotController
-                if not broker.config.get_bool("delete.topic.enable"):
+                if not rooms.config.get_bool("delete.topic.enable"):
                     raise (TopicDeletionDisabled if version >= 3 else InvalidRequest)("delete.topic.enable is false")
-                if name not in broker.metadata.topics:
+                if name not in rooms.metadata.topics:
                     if in_tree is None:
-                        in_tree = set(await broker.tree.children(znodes.TOPICS))
+                        in_tree = set(await rooms.tree.children(znodes.TOPICS))
                     if name not in in_tree:
                         raise UnknownTopicOrPartition(f"There is no topic {name}.")
-                mutations.take(len(broker.metadata.topics.get(name, ())))
+                mutations.take(len(rooms.metadata.topics.get(name, ())))
                 marked.append(name)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, str(error)
-        for name, refused in (await broker.admin.delete_topics(marked)).items():
+        for name, refused in (await rooms.admin.delete_topics(marked)).items():
             await slices.row()
             if refused is None:
                 deleted.append(name)
@@ -70,12 +70,12 @@ async def handle(broker: AdminContext, request: Request) -> None:
                 results[name].error_code, results[name].error_message = refused.code, str(refused)
     there = set(deleted)
     if deleted:
-        with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
-            await broker.metadata.wait_for_each(lambda name: name not in broker.metadata.topics, deleted)
+        with rooms.metadata.patience(max(asked.timeout_ms, 0) / 1000):
+            await rooms.metadata.wait_for_each(lambda name: name not in rooms.metadata.topics, deleted)
             # Metadata forgets a topic before its name is free again: who makes it anew at once must not be refused.
             for name in deleted:
                 await slices.row()
-                await broker.admin.until_name_is_free(name)
+                await rooms.admin.until_name_is_free(name)
                 there.discard(name)
         for name in there:
             results[name].error_code = RequestTimedOut.code
@@ -85,4 +85,4 @@ async def handle(broker: AdminContext, request: Request) -> None:
     for name in asked.topic_names:
         await slices.row()
         answer.responses.append(results[name])
-    reply(broker, request, DELETE_TOPICS, answer)
+    call.reply(answer)

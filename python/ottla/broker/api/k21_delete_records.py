@@ -12,9 +12,8 @@ Version 1 tells the throttle time, 2 is flexible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import (
     InvalidTopic,
     KafkaError,
@@ -29,7 +28,6 @@ from ottla.errors import (
 from ottla.kafka import INTERNAL_TOPICS, TopicPartition
 from ottla.slices import Slices
 from ottla.wire.k21_delete_records import (
-    DELETE_RECORDS,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -37,16 +35,18 @@ from ottla.wire.k21_delete_records import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import LogContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import LogRooms
     from ottla.replication.partition import Partition
+
+    DeleteRecords: TypeAlias = "Call[DeleteRecordsRequest, DeleteRecordsResponse]"
 
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
-async def handle(broker: LogContext, request: Request) -> None:
-    asked: DeleteRecordsRequest = DELETE_RECORDS.decode_request(request.api_version, request)
+async def handle(call: DeleteRecords, rooms: LogRooms) -> None:
+    asked = call.message
     targets: dict[TopicPartition, int] = {}
     slices = Slices()
     for asked_topic in asked.topics:
@@ -60,7 +60,7 @@ async def handle(broker: LogContext, request: Request) -> None:
         await slices.row()
         row = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
         try:
-            partition = _deletable(broker, name, index)
+            partition = _deletable(rooms, name, index)
             target = partition.log.high_watermark if offset == HIGH_WATERMARK else offset
             if target < 0:
                 raise OffsetOutOfRange
@@ -69,21 +69,21 @@ async def handle(broker: LogContext, request: Request) -> None:
             row.error_code = refused.code
         topics.setdefault(name, DeleteRecordsTopicResult(name=name)).partitions.append(row)
     if moves:
-        await _move(broker, moves)
+        await _move(rooms, moves)
     moving = [move for move in moves if move.row.error_code == 0]
-    waiting = _Waiting(broker, request, list(topics.values()), moving)
+    waiting = _Waiting(call, rooms, list(topics.values()), moving)
     waiting.check()
     if not waiting.done:
-        broker.deadlines.add(max(asked.timeout_ms, 0), waiting)
+        rooms.deadlines.add(max(asked.timeout_ms, 0), waiting)
 
 
-def _deletable(broker: LogContext, topic: str, index: int) -> Partition:
+def _deletable(rooms: LogRooms, topic: str, index: int) -> Partition:
     """The partition, if its records may be deleted here. Raises KafkaError."""
-    if index not in broker.metadata.topics.get(topic, {}):
+    if index not in rooms.metadata.topics.get(topic, {}):
         raise UnknownTopicOrPartition
     if topic in INTERNAL_TOPICS:
         raise InvalidTopic
-    partition = broker.replicas.partitions.get((topic, index))
+    partition = rooms.replicas.partitions.get((topic, index))
     if partition is None:
         raise NotLeaderOrFollower
     if code := partition.leader_error(-1):
@@ -105,15 +105,15 @@ class _Move:
         self.row = row
 
 
-async def _move(broker: LogContext, moves: list[_Move]) -> None:
+async def _move(rooms: LogRooms, moves: list[_Move]) -> None:
     """Moves the starts and makes that durable; an error stands in the row of its partition."""
-    errors = await broker.logs.delete_records([(move.partition.log, move.target) for move in moves])
+    errors = await rooms.logs.delete_records([(move.partition.log, move.target) for move in moves])
     for move, failure in zip(moves, errors, strict=True):
         move.partition.check_log_start()
         if failure is not None:
             move.row.error_code = failure.code
             if isinstance(failure, StorageError):
-                broker.replicas.storage_error(move.partition, failure)
+                rooms.replicas.storage_error(move.partition, failure)
 
 
 class _Waiting:
@@ -122,10 +122,10 @@ class _Waiting:
     purgatory = "DeleteRecords"
 
     def __init__(
-        self, broker: LogContext, request: Request, topics: list[DeleteRecordsTopicResult], moves: list[_Move]
+        self, call: DeleteRecords, rooms: LogRooms, topics: list[DeleteRecordsTopicResult], moves: list[_Move]
     ) -> None:
-        self._broker = broker
-        self._request = request
+        self._rooms = rooms
+        self._call = call
         self._topics = topics
         self._moves = moves
         self._waiting = moves
@@ -151,7 +151,7 @@ class _Waiting:
         if not partition.is_leader or partition.term != move.term:
             row.error_code, row.low_watermark = NotLeaderOrFollower.code, NO_LOW_WATERMARK
             return True
-        row.low_watermark = partition.low_watermark(self._broker.metadata.brokers)
+        row.low_watermark = partition.low_watermark(self._rooms.metadata.brokers)
         return row.low_watermark >= move.target
 
     def expire(self) -> None:
@@ -166,4 +166,4 @@ class _Waiting:
         for move in self._moves:
             move.partition.deletions.pop(self, None)
         response = DeleteRecordsResponse(topics=self._topics)
-        reply(self._broker, self._request, DELETE_RECORDS, response)
+        self._call.reply(response)

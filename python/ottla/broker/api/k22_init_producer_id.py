@@ -8,27 +8,28 @@ after an error, unless a newer one came in between. PRODUCER_FENCED is known fro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorLoadInProgress, InvalidProducerEpoch, InvalidRequest, KafkaError, ProducerFenced
-from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import TransactionContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import TransactionRooms
+
+    InitProducerId: TypeAlias = "Call[InitProducerIdRequest, InitProducerIdResponse]"
 
 
-async def handle(broker: TransactionContext, request: Request) -> None:
-    version = request.api_version
-    asked: InitProducerIdRequest = INIT_PRODUCER_ID.decode_request(version, request)
+async def handle(call: InitProducerId, rooms: TransactionRooms) -> None:
+    version = call.version
+    asked = call.message
     answer = InitProducerIdResponse(producer_epoch=-1)
     if (asked.producer_id == -1) != (asked.producer_epoch == -1):
         answer.error_code = InvalidRequest.code
     elif asked.transactional_id is None:
         try:
-            answer.producer_id = await broker.producer_ids.next()
+            answer.producer_id = await rooms.producer_ids.next()
             answer.producer_epoch = 0
         except KafkaError as error:
             answer.error_code = error.code
@@ -37,9 +38,9 @@ async def handle(broker: TransactionContext, request: Request) -> None:
             answer.error_code = CoordinatorLoadInProgress.code
     else:
         known = None if asked.producer_id == -1 else (asked.producer_id, asked.producer_epoch)
-        answer.error_code, answer.producer_id, answer.producer_epoch = await broker.transactions.initialize(
+        answer.error_code, answer.producer_id, answer.producer_epoch = await rooms.transactions.initialize(
             asked.transactional_id, asked.transaction_timeout_ms, known
         )
         if version < 4 and answer.error_code == ProducerFenced.code:
             answer.error_code = InvalidProducerEpoch.code
-    reply(broker, request, INIT_PRODUCER_ID, answer)
+    call.reply(answer)

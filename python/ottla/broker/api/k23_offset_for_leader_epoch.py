@@ -12,16 +12,13 @@ followers never do. The answer is the epoch of the last record and the log's end
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.freeing import leave
-from ottla.broker.replies import count_of, reply
+from ottla.broker.call import count_of
 from ottla.errors import KafkaError
 from ottla.kafka import NO_EPOCH, PartitionKey
 from ottla.replication.unclean_start import ANY_EPOCH
-from ottla.slices import serve
 from ottla.wire.k23_offset_for_leader_epoch import (
-    OFFSET_FOR_LEADER_EPOCH,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
@@ -30,17 +27,19 @@ from ottla.wire.k23_offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import LogContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import LogRooms
+
+    OffsetForLeaderEpoch: TypeAlias = "Call[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse]"
 
 
-def handle(broker: LogContext, request: Request) -> None:
-    asked: OffsetForLeaderEpochRequest = OFFSET_FOR_LEADER_EPOCH.decode_request(request.api_version, request)
+def handle(call: OffsetForLeaderEpoch, rooms: LogRooms) -> None:
+    asked = call.message
     rows = count_of(topic.partitions for topic in asked.topics)
-    serve(broker, request, rows, _answer(broker, request, asked))
+    call.in_slices(rows, _answer(call, rooms, asked))
 
 
-def _answer(broker: LogContext, request: Request, asked: OffsetForLeaderEpochRequest) -> Iterator[None]:
+def _answer(call: OffsetForLeaderEpoch, rooms: LogRooms, asked: OffsetForLeaderEpochRequest) -> Iterator[None]:
     """Each row is of its own moment."""
     # Of a partition that is named twice the last row counts, as in Kafka.
     named: dict[PartitionKey, OffsetForLeaderPartition] = {}
@@ -53,14 +52,14 @@ def _answer(broker: LogContext, request: Request, asked: OffsetForLeaderEpochReq
     for (name, index), wanted in named.items():
         yield
         row = OffsetForLeaderPartitionResult(partition_index=index, end_offset=-1)
-        partition = broker.replicas.partitions.get((name, index))
+        partition = rooms.replicas.partitions.get((name, index))
         end = None
         if asked.replica_id >= 0 and (wanted.current_leader_epoch, wanted.leader_epoch) == (NO_EPOCH, ANY_EPOCH):
-            end = broker.replicas.end_of(name, index)
+            end = rooms.replicas.end_of(name, index)
         if end is not None:
             row.leader_epoch, row.end_offset = end
         elif partition is None:
-            row.error_code = broker.metadata.error_where_absent(name, index)
+            row.error_code = rooms.metadata.error_where_absent(name, index)
         elif error := partition.leader_error(wanted.current_leader_epoch):
             row.error_code = error
         else:
@@ -70,5 +69,5 @@ def _answer(broker: LogContext, request: Request, asked: OffsetForLeaderEpochReq
                 row.error_code = refused.code
         topics.setdefault(name, OffsetForLeaderTopicResult(name=name)).partitions.append(row)
     response = OffsetForLeaderEpochResponse(topics=list(topics.values()))
-    leave(request, [named, topics])
-    reply(broker, request, OFFSET_FOR_LEADER_EPOCH, response)
+    call.leave([named, topics])
+    call.reply(response)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.broker.call import count_of
 from ottla.broker.freeing import Freed
-from ottla.broker.replies import count_of, reply
 from ottla.errors import (
     InvalidProducerEpoch,
     KafkaError,
@@ -21,9 +21,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.kafka import TopicPartition
-from ottla.slices import serve
 from ottla.wire.k24_add_partitions_to_txn import (
-    ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -31,19 +29,21 @@ from ottla.wire.k24_add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import TransactionContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import TransactionRooms
+
+    AddPartitionsToTxn: TypeAlias = "Call[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse]"
 
 
-def handle(broker: TransactionContext, request: Request) -> None:
-    asked: AddPartitionsToTxnRequest = ADD_PARTITIONS_TO_TXN.decode_request(request.api_version, request)
+def handle(call: AddPartitionsToTxn, rooms: TransactionRooms) -> None:
+    asked = call.message
     rows = count_of(topic.partitions for topic in asked.topics)
-    serve(broker, request, rows, _add(broker, request, asked))
+    call.in_slices(rows, _add(call, rooms, asked))
 
 
-def _add(broker: TransactionContext, request: Request, asked: AddPartitionsToTxnRequest) -> Iterator[None]:
+def _add(call: AddPartitionsToTxn, rooms: TransactionRooms, asked: AddPartitionsToTxnRequest) -> Iterator[None]:
     """What is named twice is added once, and answered once."""
-    topics = broker.metadata.topics
+    topics = rooms.metadata.topics
     mine = Freed()
     partitions: set[TopicPartition] = mine.add(set())
     unknown: set[TopicPartition] = mine.add(set())
@@ -55,20 +55,17 @@ def _add(broker: TransactionContext, request: Request, asked: AddPartitionsToTxn
             (partitions if index in known else unknown).add(TopicPartition(topic.name, index))
     if unknown:
         yield from _answer(
-            broker,
-            request,
+            call,
             chain(_each(unknown, UnknownTopicOrPartition), _each(partitions, OperationNotAttempted)),
             mine,
         )
         return
-    broker.transactions.coordinator.add_partitions(
+    rooms.transactions.coordinator.add_partitions(
         asked.transactional_id,
         asked.producer_id,
         asked.producer_epoch,
         partitions,
-        lambda code: serve(
-            broker, request, len(partitions), _answer(broker, request, ((each, code) for each in partitions), mine)
-        ),
+        lambda code: call.in_slices(len(partitions), _answer(call, ((each, code) for each in partitions), mine)),
     )
 
 
@@ -76,14 +73,12 @@ def _each(partitions: set[TopicPartition], error: type[KafkaError]) -> Iterator[
     return ((each, error.code) for each in partitions)
 
 
-def _answer(
-    broker: TransactionContext, request: Request, codes: Iterable[tuple[TopicPartition, int]], mine: Freed
-) -> Iterator[None]:
+def _answer(call: AddPartitionsToTxn, codes: Iterable[tuple[TopicPartition, int]], mine: Freed) -> Iterator[None]:
     by_topic: dict[str, AddPartitionsToTxnTopicResult] = mine.add({})
     for (topic, index), code in codes:
         yield
-        if request.api_version < 2 and code == ProducerFenced.code:
+        if call.version < 2 and code == ProducerFenced.code:
             code = InvalidProducerEpoch.code
         row = AddPartitionsToTxnPartitionResult(partition_index=index, error_code=code)
         by_topic.setdefault(topic, AddPartitionsToTxnTopicResult(name=topic)).results.append(row)
-    reply(broker, request, ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnResponse(results=list(by_topic.values())))
+    call.reply(AddPartitionsToTxnResponse(results=list(by_topic.values())))

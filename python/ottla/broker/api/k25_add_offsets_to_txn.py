@@ -6,29 +6,30 @@ version 2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import InvalidProducerEpoch, ProducerFenced
 from ottla.kafka import TopicPartition
-from ottla.wire.k25_add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.wire.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import TransactionContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import TransactionRooms
+
+    AddOffsetsToTxn: TypeAlias = "Call[AddOffsetsToTxnRequest, AddOffsetsToTxnResponse]"
 
 
-def handle(broker: TransactionContext, request: Request) -> None:
-    version = request.api_version
-    asked: AddOffsetsToTxnRequest = ADD_OFFSETS_TO_TXN.decode_request(version, request)
-    offsets = broker.groups.topic
+def handle(call: AddOffsetsToTxn, rooms: TransactionRooms) -> None:
+    version = call.version
+    asked = call.message
+    offsets = rooms.groups.topic
 
     def answer(code: int) -> None:
         if version < 2 and code == ProducerFenced.code:
             code = InvalidProducerEpoch.code
-        reply(broker, request, ADD_OFFSETS_TO_TXN, AddOffsetsToTxnResponse(error_code=code))
+        call.reply(AddOffsetsToTxnResponse(error_code=code))
 
-    broker.transactions.coordinator.add_partitions(
+    rooms.transactions.coordinator.add_partitions(
         asked.transactional_id,
         asked.producer_id,
         asked.producer_epoch,

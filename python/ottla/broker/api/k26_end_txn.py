@@ -6,26 +6,27 @@ markers are written, a moment later. PRODUCER_FENCED is known from version 2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import InvalidProducerEpoch, ProducerFenced
-from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest, EndTxnResponse
+from ottla.wire.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import TransactionContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import TransactionRooms
+
+    EndTxn: TypeAlias = "Call[EndTxnRequest, EndTxnResponse]"
 
 
-def handle(broker: TransactionContext, request: Request) -> None:
-    version = request.api_version
-    asked: EndTxnRequest = END_TXN.decode_request(version, request)
+def handle(call: EndTxn, rooms: TransactionRooms) -> None:
+    version = call.version
+    asked = call.message
 
     def answer(code: int) -> None:
         if version < 2 and code == ProducerFenced.code:
             code = InvalidProducerEpoch.code
-        reply(broker, request, END_TXN, EndTxnResponse(error_code=code))
+        call.reply(EndTxnResponse(error_code=code))
 
-    broker.transactions.coordinator.end(
+    rooms.transactions.coordinator.end(
         asked.transactional_id, asked.producer_id, asked.producer_epoch, asked.committed, answer
     )

@@ -11,17 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
-from ottla.broker.freeing import leave
-from ottla.broker.replies import reply
 from ottla.errors import UnknownServerError, UnknownTopicOrPartition
 from ottla.kafka import NO_EPOCH, OFFSETS_TOPIC
-from ottla.slices import ROWS, Slices, serve
+from ottla.slices import ROWS, Slices
 from ottla.wire.k27_write_txn_markers import (
-    WRITE_TXN_MARKERS,
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -31,9 +28,12 @@ from ottla.wire.k27_write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import AppendInfo, Request
-    from ottla.broker.contexts import TransactionContext
+    from ottla._core import AppendInfo
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import TransactionRooms
     from ottla.replication.partition import Partition
+
+    WriteTxnMarkers: TypeAlias = "Call[WriteTxnMarkersRequest, WriteTxnMarkersResponse]"
 
 #: Markers that are on their way at a time, for one request: their answers take a few milliseconds.
 MARKERS_AT_ONCE = 500
@@ -41,11 +41,11 @@ MARKERS_AT_ONCE = 500
 logger = logging.getLogger("ottla.requests")
 
 
-def handle(broker: TransactionContext, request: Request) -> None:
-    asked: WriteTxnMarkersRequest = WRITE_TXN_MARKERS.decode_request(request.api_version, request)
+def handle(call: WriteTxnMarkers, rooms: TransactionRooms) -> None:
+    asked = call.message
     if _count(asked) > ROWS:
-        return broker.in_background(partial(_write_many, asked=asked), request)
-    return _write(broker, request, asked)
+        return call.in_background(_write_many, call, rooms, asked)
+    return _write(call, rooms, asked)
 
 
 def _count(asked: WriteTxnMarkersRequest) -> int:
@@ -62,9 +62,9 @@ def _count(asked: WriteTxnMarkersRequest) -> int:
     return rows
 
 
-def _write(broker: TransactionContext, request: Request, asked: WriteTxnMarkersRequest) -> None:
+def _write(call: WriteTxnMarkers, rooms: TransactionRooms, asked: WriteTxnMarkersRequest) -> None:
     """A marker is written for each row, whatever becomes of the others."""
-    answer = _Answer(broker, request)
+    answer = _Answer(call, rooms)
     for marker in asked.markers:
         for topic in marker.topics:
             for index in topic.partition_indexes:
@@ -72,9 +72,9 @@ def _write(broker: TransactionContext, request: Request, asked: WriteTxnMarkersR
     answer.registered()
 
 
-async def _write_many(broker: TransactionContext, request: Request, asked: WriteTxnMarkersRequest) -> None:
+async def _write_many(call: WriteTxnMarkers, rooms: TransactionRooms, asked: WriteTxnMarkersRequest) -> None:
     """The same; so many markers are on their way at a time, since those of a partition become safe all at once."""
-    answer = _Answer(broker, request)
+    answer = _Answer(call, rooms)
     slices = Slices()
     for marker in asked.markers:
         await slices.row()
@@ -91,9 +91,9 @@ async def _write_many(broker: TransactionContext, request: Request, asked: Write
 class _Answer:
     """Markers on their way; the answer leaves with the last of them."""
 
-    def __init__(self, broker: TransactionContext, request: Request) -> None:
-        self._broker = broker
-        self._request = request
+    def __init__(self, call: WriteTxnMarkers, rooms: TransactionRooms) -> None:
+        self._rooms = rooms
+        self._call = call
         self.waiting = 1  # the request itself, until all of its markers are registered
         self._is_safe: trio.Event | None = None
         #: Of the answer.
@@ -105,7 +105,7 @@ class _Answer:
         self.waiting += 1
         self._rows += 1
         done = partial(self._done, marker, topic, index)
-        partition = self._broker.replicas.partitions.get((topic, index))
+        partition = self._rooms.replicas.partitions.get((topic, index))
         if partition is None:
             return done(UnknownTopicOrPartition.code)
         if error := partition.leader_error(NO_EPOCH):
@@ -123,8 +123,8 @@ class _Answer:
                 token,
             )
 
-        timeout_ms = self._broker.config.get_int("request.timeout.ms")
-        self._broker.safe_appends.append(partition, start, done, timeout_ms)
+        timeout_ms = self._rooms.config.get_int("request.timeout.ms")
+        self._rooms.safe_appends.append(partition, start, done, timeout_ms)
 
     def _done(self, marker: WritableTxnMarker, topic: str, index: int, error: int, _last_offset: int = -1) -> None:
         if error == 0 and topic == OFFSETS_TOPIC:
@@ -134,7 +134,7 @@ class _Answer:
 
     def _tell_groups(self, index: int, marker: WritableTxnMarker) -> int:
         try:
-            self._broker.groups.marker_written(index, marker.producer_id, marker.transaction_result)
+            self._rooms.groups.marker_written(index, marker.producer_id, marker.transaction_result)
         except Exception:
             logger.exception("the offsets of producer %d in partition %d", marker.producer_id, index)
             return UnknownServerError.code
@@ -153,7 +153,7 @@ class _Answer:
         if self.waiting == 1 and self._is_safe is not None:
             self._is_safe.set()
         if not self.waiting:
-            serve(self._broker, self._request, self._rows, self._reply())
+            self._call.in_slices(self._rows, self._reply())
 
     def _reply(self) -> Iterator[None]:
         response = WriteTxnMarkersResponse()
@@ -166,6 +166,6 @@ class _Answer:
                 for index, error in partitions.items():
                     yield
                     topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
-        leave(self._request, [self._errors])
+        self._call.leave([self._errors])
         self._errors = {}
-        reply(self._broker, self._request, WRITE_TXN_MARKERS, response)
+        self._call.reply(response)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.broker.call import count_of
 from ottla.broker.freeing import Freed
-from ottla.broker.replies import count_of, reply
 from ottla.broker.verification import RETRIABLE
 from ottla.errors import (
     CoordinatorLoadInProgress,
@@ -22,9 +22,7 @@ from ottla.errors import (
 )
 from ottla.group.records import CommittedOffset
 from ottla.kafka import TopicPartition
-from ottla.slices import serve
 from ottla.wire.k28_txn_offset_commit import (
-    TXN_OFFSET_COMMIT,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -32,17 +30,19 @@ from ottla.wire.k28_txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import TransactionContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import TransactionRooms
+
+    TxnOffsetCommit: TypeAlias = "Call[TxnOffsetCommitRequest, TxnOffsetCommitResponse]"
 
 
-def handle(broker: TransactionContext, request: Request) -> None:
-    asked: TxnOffsetCommitRequest = TXN_OFFSET_COMMIT.decode_request(request.api_version, request)
+def handle(call: TxnOffsetCommit, rooms: TransactionRooms) -> None:
+    asked = call.message
     rows = count_of(topic.partitions for topic in asked.topics)
-    serve(broker, request, rows, _commit(broker, request, asked, rows))
+    call.in_slices(rows, _commit(call, rooms, asked, rows))
 
 
-def _commit(broker: TransactionContext, request: Request, asked: TxnOffsetCommitRequest, rows: int) -> Iterator[None]:
+def _commit(call: TxnOffsetCommit, rooms: TransactionRooms, asked: TxnOffsetCommitRequest, rows: int) -> Iterator[None]:
     """The rows that are taken are committed together. The answer goes through all `rows` again, however few partitions
     they name.
     """
@@ -52,14 +52,14 @@ def _commit(broker: TransactionContext, request: Request, asked: TxnOffsetCommit
     refused: dict[TopicPartition, int] = mine.add({})
     for topic in asked.topics:
         yield
-        partitions = broker.metadata.topics.get(topic.name, ())
+        partitions = rooms.metadata.topics.get(topic.name, ())
         for row in topic.partitions:
             yield
             partition = TopicPartition(topic.name, row.partition_index)
             metadata = row.committed_metadata or ""
             if row.partition_index not in partitions:
                 refused[partition] = UnknownTopicOrPartition.code
-            elif len(metadata) > broker.groups.settings.offset_metadata_max:
+            elif len(metadata) > rooms.groups.settings.offset_metadata_max:
                 refused[partition] = OffsetMetadataTooLarge.code
             else:
                 commits[partition] = CommittedOffset(row.committed_offset, row.committed_leader_epoch, metadata, now_ms)
@@ -67,29 +67,29 @@ def _commit(broker: TransactionContext, request: Request, asked: TxnOffsetCommit
     if commits:
         # A broker that does not coordinate the group says that first, whatever it knows of the transaction: producers
         # look for the coordinator then. After another error they ask this broker again.
-        error = broker.groups.missing(asked.group_id) or _verify(broker, asked)
+        error = rooms.groups.missing(asked.group_id) or _verify(rooms, asked)
     if error or not commits:
-        yield from _answer(broker, request, asked, refused, error, mine)
+        yield from _answer(call, rooms, asked, refused, error, mine)
         return
-    broker.groups.commit_in_transaction(
+    rooms.groups.commit_in_transaction(
         asked.group_id,
         (asked.producer_id, asked.producer_epoch),
         asked.member_id,
         asked.group_instance_id,
         asked.generation_id,
         commits,
-        lambda error: serve(broker, request, rows, _answer(broker, request, asked, refused, error, mine)),
+        lambda error: call.in_slices(rows, _answer(call, rooms, asked, refused, error, mine)),
     )
 
 
-def _verify(broker: TransactionContext, asked: TxnOffsetCommitRequest) -> int:
+def _verify(rooms: TransactionRooms, asked: TxnOffsetCommitRequest) -> int:
     """Whether the transaction has the group's partition (KIP-890): otherwise nobody would ever end what begins here.
 
     Nothing can come between this and the append, so that no guard is needed as it is for a Produce.
     """
-    topic = broker.groups.topic
+    topic = rooms.groups.topic
     place = TopicPartition(topic.name, topic.partition_for(asked.group_id))
-    verify = broker.transactions.verify
+    verify = rooms.transactions.verify
     error = verify(asked.transactional_id, asked.producer_id, asked.producer_epoch, [place])[place]
     if error == ProducerFenced.code:
         return InvalidProducerEpoch.code
@@ -97,14 +97,14 @@ def _verify(broker: TransactionContext, asked: TxnOffsetCommitRequest) -> int:
 
 
 def _answer(
-    broker: TransactionContext,
-    request: Request,
+    call: TxnOffsetCommit,
+    rooms: TransactionRooms,
     asked: TxnOffsetCommitRequest,
     refused: dict[TopicPartition, int],
     error: int,
     mine: Freed,
 ) -> Iterator[None]:
-    version = request.api_version
+    version = call.version
     if version < 2 and error == CoordinatorLoadInProgress.code:
         error = CoordinatorNotAvailable.code  # producers before 2.0 crash at the other (KAFKA-7296)
     # What is named twice is committed once, with the last offset, and answered once, as in Kafka.
@@ -120,4 +120,4 @@ def _answer(
         row = TxnOffsetCommitResponsePartition(partition.partition, refused.get(partition, error))
         topics.setdefault(partition.topic, TxnOffsetCommitResponseTopic(partition.topic, [])).partitions.append(row)
     response = TxnOffsetCommitResponse(0, list(topics.values()))
-    reply(broker, request, TXN_OFFSET_COMMIT, response)
+    call.reply(response)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import SecurityDisabled
-from ottla.wire.k29_describe_acls import DESCRIBE_ACLS, DescribeAclsResponse
+from ottla.wire.k29_describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AnswerContext
+    from ottla.broker.call import Call
+
+    DescribeAcls: TypeAlias = "Call[DescribeAclsRequest, DescribeAclsResponse]"
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker."
 
 
-def handle(broker: AnswerContext, request: Request) -> None:
-    version = request.api_version
-    DESCRIBE_ACLS.decode_request(version, request)
+def handle(call: DescribeAcls, rooms: object) -> None:
+    call.check()
     response = DescribeAclsResponse(error_code=SecurityDisabled.code, error_message=NO_AUTHORIZER)
-    reply(broker, request, DESCRIBE_ACLS, response)
+    call.reply(response)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
-from ottla.broker.replies import reply
 from ottla.errors import SecurityDisabled
-from ottla.wire.k31_delete_acls import DELETE_ACLS, DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from ottla.wire.k31_delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AnswerContext
+    from ottla.broker.call import Call
+
+    DeleteAcls: TypeAlias = "Call[DeleteAclsRequest, DeleteAclsResponse]"
 
 
-def handle(broker: AnswerContext, request: Request) -> None:
-    version = request.api_version
-    asked: DeleteAclsRequest = DELETE_ACLS.decode_request(version, request)
+def handle(call: DeleteAcls, rooms: object) -> None:
+    asked = call.message
     refused = DeleteAclsFilterResult(error_code=SecurityDisabled.code, error_message=NO_AUTHORIZER)
     response = DeleteAclsResponse(filter_results=[refused] * len(asked.filters))
-    reply(broker, request, DELETE_ACLS, response)
+    call.reply(response)

@@ -6,12 +6,10 @@ Version 1: sources and synonyms (KIP-226). 3: types and documentation (KIP-569).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import loggers
-from ottla.broker.answer_memory import AnswerMemory
 from ottla.broker.freeing import Freed
-from ottla.broker.replies import reply
 from ottla.broker.resources import own_broker
 from ottla.config import Source, TopicConfig
 from ottla.config.describe import Described, describe_broker, describe_default_broker, describe_topic
@@ -20,7 +18,6 @@ from ottla.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
 from ottla.kafka import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.slices import Slices
 from ottla.wire.k32_describe_configs import (
-    DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -30,8 +27,10 @@ from ottla.wire.k32_describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    DescribeConfigs: TypeAlias = "Call[DescribeConfigsRequest, DescribeConfigsResponse]"
 
 #: Lengths and numbers of a row.
 ROW_BYTES = 16
@@ -41,11 +40,11 @@ ROW_OBJECTS = 2
 REMEMBERED_MAX = 1_000
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: DescribeConfigsRequest = DESCRIBE_CONFIGS.decode_request(version, request)
+async def handle(call: DescribeConfigs, rooms: AdminRooms) -> None:
+    version = call.version
+    asked = call.message
     results = []
-    memory, slices, mine = AnswerMemory(broker, request), Slices(), Freed()
+    memory, slices, mine = call.memory, Slices(), Freed()
     # A resource that is named twice is described twice, as in Kafka, and looked up once.
     known: dict[tuple[int, str, tuple[str, ...] | None], tuple[DescribeConfigsResult, int]] = mine.add({})
     for resource in asked.resources:
@@ -61,7 +60,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
         if is_new:
             result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
             try:
-                entries = await _describe(broker, resource, names or None)
+                entries = await _describe(rooms, resource, names or None)
                 result.configs = [_entry(version, entry, asked) for entry in entries]
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, str(error)
@@ -73,25 +72,25 @@ async def handle(broker: AdminContext, request: Request) -> None:
         await memory.add(size_bytes, ROW_OBJECTS * size_bytes if is_new else 0)
         results.append(result)
         await slices.row()
-    reply(broker, request, DESCRIBE_CONFIGS, DescribeConfigsResponse(results=results))
+    call.reply(DescribeConfigsResponse(results=results))
 
 
 async def _describe(
-    broker: AdminContext, resource: DescribeConfigsResource, names: Collection[str] | None
+    rooms: AdminRooms, resource: DescribeConfigsResource, names: Collection[str] | None
 ) -> Iterable[Described]:
     """`names`: the settings that are asked for, None for all."""
     if resource.resource_type == TOPIC_RESOURCE:
         check_name(resource.resource_name)
-        if resource.resource_name not in broker.metadata.topics:
+        if resource.resource_name not in rooms.metadata.topics:
             raise UnknownTopicOrPartition(f"There is no topic {resource.resource_name}.")
-        overrides = await broker.admin.topic_overrides(resource.resource_name)
-        return describe_topic(broker.config, TopicConfig.as_stored(broker.config, overrides), names)
+        overrides = await rooms.admin.topic_overrides(resource.resource_name)
+        return describe_topic(rooms.config, TopicConfig.as_stored(rooms.config, overrides), names)
     if resource.resource_type == BROKER_RESOURCE:
-        if own_broker(broker.id, resource.resource_name):
-            return describe_broker(broker.config, names)
-        return describe_default_broker(broker.config, names)
+        if own_broker(rooms.id, resource.resource_name):
+            return describe_broker(rooms.config, names)
+        return describe_default_broker(rooms.config, names)
     if resource.resource_type == BROKER_LOGGER_RESOURCE:
-        if not own_broker(broker.id, resource.resource_name):
+        if not own_broker(rooms.id, resource.resource_name):
             raise InvalidRequest("Broker id must not be empty")
         return [
             Described(name, level, Source.LOGGER, [], None, None, False, False)

@@ -9,30 +9,25 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.admin import check_number_of_settings
 from ottla.broker.alterations import altered
-from ottla.broker.replies import reply
 from ottla.config.alter import Alteration
 from ottla.errors import InvalidRequest
 from ottla.kafka import ConfigOperation
 from ottla.slices import Slices
-from ottla.wire.k33_alter_configs import (
-    ALTER_CONFIGS,
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    AlterConfigsResponse,
-)
+from ottla.wire.k33_alter_configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    AlterConfigs: TypeAlias = "Call[AlterConfigsRequest, AlterConfigsResponse]"
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: AlterConfigsRequest = ALTER_CONFIGS.decode_request(version, request)
+async def handle(call: AlterConfigs, rooms: AdminRooms) -> None:
+    asked = call.message
     times: Counter[tuple[int, str]] = Counter()
     slices = Slices()
     for resource in asked.resources:
@@ -45,6 +40,6 @@ async def handle(broker: AdminContext, request: Request) -> None:
             raise InvalidRequest("Each resource must appear at most once.")
         return [Alteration(config.name, ConfigOperation.SET, config.value) for config in resource.configs]
 
-    alter = partial(broker.admin.alter_configs, validate_only=asked.validate_only, replace=True)
+    alter = partial(rooms.admin.alter_configs, validate_only=asked.validate_only, replace=True)
     responses = await altered(asked.resources, check, alter)
-    reply(broker, request, ALTER_CONFIGS, AlterConfigsResponse(responses=responses))
+    call.reply(AlterConfigsResponse(responses=responses))

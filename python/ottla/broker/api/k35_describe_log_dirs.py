@@ -9,16 +9,13 @@ Kafka does.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.answer_memory import large_answer
 from ottla.broker.freeing import Freed
-from ottla.broker.replies import reply_here
 from ottla.errors import StorageError
 from ottla.kafka import TopicPartition
 from ottla.slices import Slices
 from ottla.wire.k35_describe_log_dirs import (
-    DESCRIBE_LOG_DIRS,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -27,9 +24,12 @@ from ottla.wire.k35_describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Log, Request
-    from ottla.broker.contexts import LogContext
+    from ottla._core import Log
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import LogRooms
     from ottla.replication.data_directory import DataDirectory
+
+    DescribeLogDirs: TypeAlias = "Call[DescribeLogDirsRequest, DescribeLogDirsResponse]"
 
 #: A partition in an answer, and its topic, about.
 ROW_BYTES = 64
@@ -37,9 +37,8 @@ ROW_BYTES = 64
 NO_LAG = -1
 
 
-async def handle(broker: LogContext, request: Request) -> None:
-    version = request.api_version
-    asked: DescribeLogDirsRequest = DESCRIBE_LOG_DIRS.decode_request(version, request)
+async def handle(call: DescribeLogDirs, rooms: LogRooms) -> None:
+    asked = call.message
     mine = Freed()
     wanted: set[TopicPartition] | None = None
     slices = Slices()
@@ -50,20 +49,20 @@ async def handle(broker: LogContext, request: Request) -> None:
             for index in topic.partition_index:
                 await slices.row()
                 wanted.add(TopicPartition(topic.topic, index))
-    rows = len(broker.logs.logs) + len(broker.logs.futures)
-    async with large_answer(broker, request, rows, rows * ROW_BYTES):
-        await reply_here(broker, request, DESCRIBE_LOG_DIRS, await _answer(broker, wanted, slices))
+    rows = len(rooms.logs.logs) + len(rooms.logs.futures)
+    async with call.large_answer(rows, rows * ROW_BYTES):
+        await call.reply_here(await _answer(rooms, wanted, slices))
 
 
-async def _answer(broker: LogContext, wanted: set[TopicPartition] | None, slices: Slices) -> DescribeLogDirsResponse:
+async def _answer(rooms: LogRooms, wanted: set[TopicPartition] | None, slices: Slices) -> DescribeLogDirsResponse:
     answer = DescribeLogDirsResponse()
-    for directory in broker.logs.directories:
-        answer.results.append(await _describe(broker, directory, wanted, slices))
+    for directory in rooms.logs.directories:
+        answer.results.append(await _describe(rooms, directory, wanted, slices))
     return answer
 
 
 async def _describe(
-    broker: LogContext, directory: DataDirectory, wanted: set[TopicPartition] | None, slices: Slices
+    rooms: LogRooms, directory: DataDirectory, wanted: set[TopicPartition] | None, slices: Slices
 ) -> DescribeLogDirsResult:
     """Each row is of its own moment."""
     result = DescribeLogDirsResult(log_dir=str(directory))
@@ -71,31 +70,31 @@ async def _describe(
         result.error_code = StorageError.code
         return result
     topics: dict[str, DescribeLogDirsTopic] = {}
-    async for log in _logs_in(broker, directory, slices):
+    async for log in _logs_in(rooms, directory, slices):
         topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
         if wanted is None or (log.topic, log.partition) in wanted:
             topic.partitions.append(
                 DescribeLogDirsPartition(
                     partition_index=log.partition,
                     partition_size=log.size_bytes,
-                    offset_lag=_lag(broker, log),
-                    is_future_key=broker.logs.logs.get((log.topic, log.partition)) is not log,
+                    offset_lag=_lag(rooms, log),
+                    is_future_key=rooms.logs.logs.get((log.topic, log.partition)) is not log,
                 )
             )
     result.topics = list(topics.values())
     return result
 
 
-async def _logs_in(broker: LogContext, directory: DataDirectory, slices: Slices) -> AsyncIterator[Log]:
-    for logs, homes in broker.logs.places():
+async def _logs_in(rooms: LogRooms, directory: DataDirectory, slices: Slices) -> AsyncIterator[Log]:
+    for logs, homes in rooms.logs.places():
         for key, home in homes:
             await slices.row()
             if home is directory and (log := logs.get(key)) is not None:
                 yield log
 
 
-def _lag(broker: LogContext, log: Log) -> int:
-    current = broker.logs.logs.get((log.topic, log.partition))
+def _lag(rooms: LogRooms, log: Log) -> int:
+    current = rooms.logs.logs.get((log.topic, log.partition))
     if current is None:
         return NO_LAG
     if current is log:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import IllegalSaslState
-from ottla.wire.k36_sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateResponse
+from ottla.wire.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AnswerContext
+    from ottla.broker.call import Call
+
+    SaslAuthenticate: TypeAlias = "Call[SaslAuthenticateRequest, SaslAuthenticateResponse]"
 
 
-def handle(broker: AnswerContext, request: Request) -> None:
-    version = request.api_version
-    SASL_AUTHENTICATE.decode_request(version, request)
+def handle(call: SaslAuthenticate, rooms: object) -> None:
+    call.check()
     response = SaslAuthenticateResponse(
         error_code=IllegalSaslState.code,
-        error_message=f"Listener {request.listener} needs no authentication: use security.protocol=PLAINTEXT.",
+        error_message=f"Listener {call.session.listener} needs no authentication: use security.protocol=PLAINTEXT.",
     )
-    reply(broker, request, SASL_AUTHENTICATE, response)
+    call.reply(response)

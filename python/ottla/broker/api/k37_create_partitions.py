@@ -5,10 +5,8 @@ the controller does it.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.quotas.mutations import Mutations
-from ottla.broker.replies import reply
 from ottla.controller.admin import NEW_PARTITIONS_MAX, Grown, MorePartitions, NewPartitions
 from ottla.controller.writes import pieces_of
 from ottla.errors import (
@@ -21,7 +19,6 @@ from ottla.errors import (
 )
 from ottla.slices import Slices
 from ottla.wire.k37_create_partitions import (
-    CREATE_PARTITIONS,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
@@ -29,32 +26,33 @@ from ottla.wire.k37_create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    CreatePartitions: TypeAlias = "Call[CreatePartitionsRequest, CreatePartitionsResponse]"
 
 THROTTLING_ERRORS_SINCE = 3
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: CreatePartitionsRequest = CREATE_PARTITIONS.decode_request(version, request)
+async def handle(call: CreatePartitions, rooms: AdminRooms) -> None:
+    asked = call.message
     results: dict[str, CreatePartitionsTopicResult] = {}
     grown: dict[str, int] = {}
-    mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
+    mutations = call.mutations(THROTTLING_ERRORS_SINCE)
     slices = Slices()
     counts: Counter[str] = Counter()
     new = NewPartitions()
-    growth = broker.admin.growth()
+    growth = rooms.admin.growth()
     for topic in asked.topics:
         await slices.row()
         counts[topic.name] += 1
 
     def wanted_of(topic: CreatePartitionsTopic) -> MorePartitions:
-        if not broker.controller.is_active:
+        if not rooms.controller.is_active:
             raise NotController
         if counts[topic.name] > 1:
             raise InvalidRequest("Duplicate topic in request.")
-        if topic.name not in broker.metadata.topics:
+        if topic.name not in rooms.metadata.topics:
             raise UnknownTopicOrPartition(f"The topic '{topic.name}' does not exist.")
         if topic.assignments is not None and len(topic.assignments) > NEW_PARTITIONS_MAX:
             raise InvalidReplicaAssignment(
@@ -99,14 +97,14 @@ async def handle(broker: AdminContext, request: Request) -> None:
     if grown:
 
         def has_leaders(name: str) -> bool:
-            return broker.metadata.has_leaders(name, range(grown[name]))
+            return rooms.metadata.has_leaders(name, range(grown[name]))
 
-        with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
-            await broker.metadata.wait_for_each(has_leaders, grown)
+        with rooms.metadata.patience(max(asked.timeout_ms, 0) / 1000):
+            await rooms.metadata.wait_for_each(has_leaders, grown)
         for name in grown:
             await slices.row()
             if not has_leaders(name):
                 results[name].error_code = RequestTimedOut.code
                 results[name].error_message = "The partitions are being created, but were not ready in time."
     mutations.settle()
-    reply(broker, request, CREATE_PARTITIONS, CreatePartitionsResponse(results=list(results.values())))
+    call.reply(CreatePartitionsResponse(results=list(results.values())))

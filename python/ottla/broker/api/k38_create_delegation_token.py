@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import DelegationTokenRequestNotAllowed
 from ottla.kafka import ANONYMOUS
-from ottla.wire.k38_create_delegation_token import CREATE_DELEGATION_TOKEN, CreateDelegationTokenResponse
+from ottla.wire.k38_create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AnswerContext
+    from ottla.broker.call import Call
+
+    CreateDelegationToken: TypeAlias = "Call[CreateDelegationTokenRequest, CreateDelegationTokenResponse]"
 
 
-def handle(broker: AnswerContext, request: Request) -> None:
-    version = request.api_version
-    CREATE_DELEGATION_TOKEN.decode_request(version, request)
+def handle(call: CreateDelegationToken, rooms: object) -> None:
+    call.check()
     response = CreateDelegationTokenResponse(
         error_code=DelegationTokenRequestNotAllowed.code,
         principal_type="User",
@@ -25,4 +24,4 @@ def handle(broker: AnswerContext, request: Request) -> None:
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
     )
-    reply(broker, request, CREATE_DELEGATION_TOKEN, response)
+    call.reply(response)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import DelegationTokenRequestNotAllowed
-from ottla.wire.k39_renew_delegation_token import RENEW_DELEGATION_TOKEN, RenewDelegationTokenResponse
+from ottla.wire.k39_renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AnswerContext
+    from ottla.broker.call import Call
+
+    RenewDelegationToken: TypeAlias = "Call[RenewDelegationTokenRequest, RenewDelegationTokenResponse]"
 
 
-def handle(broker: AnswerContext, request: Request) -> None:
-    version = request.api_version
-    RENEW_DELEGATION_TOKEN.decode_request(version, request)
+def handle(call: RenewDelegationToken, rooms: object) -> None:
+    call.check()
     response = RenewDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowed.code, expiry_timestamp_ms=-1)
-    reply(broker, request, RENEW_DELEGATION_TOKEN, response)
+    call.reply(response)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import DelegationTokenRequestNotAllowed
-from ottla.wire.k40_expire_delegation_token import EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenResponse
+from ottla.wire.k40_expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AnswerContext
+    from ottla.broker.call import Call
+
+    ExpireDelegationToken: TypeAlias = "Call[ExpireDelegationTokenRequest, ExpireDelegationTokenResponse]"
 
 
-def handle(broker: AnswerContext, request: Request) -> None:
-    version = request.api_version
-    EXPIRE_DELEGATION_TOKEN.decode_request(version, request)
+def handle(call: ExpireDelegationToken, rooms: object) -> None:
+    call.check()
     response = ExpireDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowed.code, expiry_timestamp_ms=-1)
-    reply(broker, request, EXPIRE_DELEGATION_TOKEN, response)
+    call.reply(response)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import DelegationTokenRequestNotAllowed
-from ottla.wire.k41_describe_delegation_token import DESCRIBE_DELEGATION_TOKEN, DescribeDelegationTokenResponse
+from ottla.wire.k41_describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AnswerContext
+    from ottla.broker.call import Call
+
+    DescribeDelegationToken: TypeAlias = "Call[DescribeDelegationTokenRequest, DescribeDelegationTokenResponse]"
 
 
-def handle(broker: AnswerContext, request: Request) -> None:
-    version = request.api_version
-    DESCRIBE_DELEGATION_TOKEN.decode_request(version, request)
+def handle(call: DescribeDelegationToken, rooms: object) -> None:
+    call.check()
     response = DescribeDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowed.code)
-    reply(broker, request, DESCRIBE_DELEGATION_TOKEN, response)
+    call.reply(response)

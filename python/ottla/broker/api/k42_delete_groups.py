@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.slices import Slices
-from ottla.wire.k42_delete_groups import (
-    DELETE_GROUPS,
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-)
+from ottla.wire.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import GroupContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import GroupRooms
+
+    DeleteGroups: TypeAlias = "Call[DeleteGroupsRequest, DeleteGroupsResponse]"
 
 
-async def handle(broker: GroupContext, request: Request) -> None:
+async def handle(call: DeleteGroups, rooms: GroupRooms) -> None:
     """A group that is named twice is deleted once, and answered once."""
-    asked: DeleteGroupsRequest = DELETE_GROUPS.decode_request(request.api_version, request)
+    asked = call.message
     rows: dict[str, DeletableGroupResult] = {}
     # The request itself is waited for, too, until all of its groups are under way.
     waiting = 1
@@ -34,7 +30,7 @@ async def handle(broker: GroupContext, request: Request) -> None:
         nonlocal waiting
         waiting -= 1
         if not waiting:
-            reply(broker, request, DELETE_GROUPS, DeleteGroupsResponse(results=list(rows.values())))
+            call.reply(DeleteGroupsResponse(results=list(rows.values())))
 
     slices = Slices()
     for group_id in asked.groups_names:
@@ -42,5 +38,5 @@ async def handle(broker: GroupContext, request: Request) -> None:
         if group_id not in rows:
             row = rows[group_id] = DeletableGroupResult(group_id)
             waiting += 1
-            broker.groups.removal.delete(group_id, partial(done, row))
+            rooms.groups.removal.delete(group_id, partial(done, row))
     finished()

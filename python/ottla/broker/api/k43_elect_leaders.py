@@ -6,15 +6,13 @@ Asked for all partitions, it leaves out those that need no election.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.freeing import Freed
-from ottla.broker.replies import reply
 from ottla.errors import ElectionNotNeeded, InvalidRequest, KafkaError, NotController, RequestTimedOut
 from ottla.kafka import TopicPartition
 from ottla.slices import Slices
 from ottla.wire.k43_elect_leaders import (
-    ELECT_LEADERS,
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
@@ -22,22 +20,23 @@ from ottla.wire.k43_elect_leaders import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    ElectLeaders: TypeAlias = "Call[ElectLeadersRequest, ElectLeadersResponse]"
 
 
 PREFERRED, UNCLEAN = 0, 1
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: ElectLeadersRequest = ELECT_LEADERS.decode_request(version, request)
+async def handle(call: ElectLeaders, rooms: AdminRooms) -> None:
+    asked = call.message
     response = ElectLeadersResponse()
     if asked.election_type not in (PREFERRED, UNCLEAN):
         response.error_code = InvalidRequest.code
     else:
         mine = Freed()
-        results = await _elect(broker, request, asked, mine)
+        results = await _elect(call, rooms, asked, mine)
         topics: dict[str, ReplicaElectionResult] = mine.add({})
         slices = Slices()
         for name, error in results.items():
@@ -50,20 +49,20 @@ async def handle(broker: AdminContext, request: Request) -> None:
                 row.error_code, row.error_message = error.code, str(error)
             topic.partition_result.append(row)
         response.replica_election_results = list(topics.values())
-    reply(broker, request, ELECT_LEADERS, response)
+    call.reply(response)
 
 
 async def _elect(
-    broker: AdminContext, request: Request, asked: ElectLeadersRequest, mine: Freed
+    call: ElectLeaders, rooms: AdminRooms, asked: ElectLeadersRequest, mine: Freed
 ) -> dict[TopicPartition, KafkaError | None]:
     slices = Slices()
     names: dict[TopicPartition, None] = mine.add({})
     errors: dict[TopicPartition, KafkaError | None] = mine.add({})
     if asked.topic_partitions is None:
         # A few bytes that ask for all partitions are counted as a request that names them.
-        partitions = sum(map(len, broker.metadata.topics.values()))
-        request.keep(await broker.request_memory.take(ELECT_LEADERS.key, partitions))
-        for topic, rows in broker.metadata.topics.copy().items():
+        partitions = sum(map(len, rooms.metadata.topics.values()))
+        await call.weigh(partitions)
+        for topic, rows in rooms.metadata.topics.copy().items():
             for index in rows:
                 await slices.row()
                 names[TopicPartition(topic, index)] = None
@@ -74,7 +73,7 @@ async def _elect(
                 await slices.row()
                 names[TopicPartition(wanted.topic, index)] = None
     try:
-        results = mine.add(await broker.controller.elect_leaders(names, unclean=asked.election_type == UNCLEAN))
+        results = mine.add(await rooms.controller.elect_leaders(names, unclean=asked.election_type == UNCLEAN))
     except NotController as error:
         for name in () if asked.topic_partitions is None else names:
             await slices.row()
@@ -87,11 +86,11 @@ async def _elect(
             leaders[name] = result
 
     def led(name: TopicPartition) -> bool:
-        known = broker.metadata.topics.get(name.topic, {}).get(name.partition)
+        known = rooms.metadata.topics.get(name.topic, {}).get(name.partition)
         return known is not None and known.leader == leaders[name]
 
-    with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
-        await broker.metadata.wait_for_each(led, leaders)
+    with rooms.metadata.patience(max(asked.timeout_ms, 0) / 1000):
+        await rooms.metadata.wait_for_each(led, leaders)
     late = RequestTimedOut("A leader was elected, but it was not known here in time.")
     for name, result in results.items():
         await slices.row()

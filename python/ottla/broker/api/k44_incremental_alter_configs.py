@@ -5,33 +5,32 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.admin import check_number_of_settings
 from ottla.broker.alterations import altered
-from ottla.broker.replies import reply
 from ottla.config.alter import Alteration
 from ottla.errors import InvalidRequest
 from ottla.kafka import ConfigOperation
 from ottla.slices import Slices
 from ottla.wire.k44_incremental_alter_configs import (
-    INCREMENTAL_ALTER_CONFIGS,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    IncrementalAlterConfigs: TypeAlias = "Call[IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse]"
 
 OPERATIONS = frozenset(operation.value for operation in ConfigOperation)
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: IncrementalAlterConfigsRequest = INCREMENTAL_ALTER_CONFIGS.decode_request(version, request)
-    host, port = request.peer_address
+async def handle(call: IncrementalAlterConfigs, rooms: AdminRooms) -> None:
+    asked = call.message
+    host, port = call.session.address
     slices = Slices()
     # Of a resource that is named twice the last row counts, as in Kafka.
     resources: dict[tuple[int, str], AlterConfigsResource] = {}
@@ -39,13 +38,13 @@ async def handle(broker: AdminContext, request: Request) -> None:
         await slices.row()
         resources[resource.resource_type, resource.resource_name] = resource
     alter = partial(
-        broker.admin.alter_configs,
+        rooms.admin.alter_configs,
         validate_only=asked.validate_only,
         replace=False,
-        asked_by=f"the client at {host}:{port} ({request.client_id!r})",
+        asked_by=f"the client at {host}:{port} ({call.request.client_id!r})",
     )
     responses = await altered(list(resources.values()), _alterations, alter)
-    reply(broker, request, INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsResponse(responses=responses))
+    call.reply(IncrementalAlterConfigsResponse(responses=responses))
 
 
 def _alterations(resource: AlterConfigsResource) -> list[Alteration]:

@@ -4,16 +4,14 @@ controller does it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.between import PARTITIONS_MAX
 from ottla.broker.freeing import Freed
-from ottla.broker.replies import reply
 from ottla.errors import KafkaError, RemoteProtocolError
 from ottla.kafka import TopicPartition
 from ottla.slices import Slices
 from ottla.wire.k45_alter_partition_reassignments import (
-    ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
@@ -21,13 +19,16 @@ from ottla.wire.k45_alter_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    AlterPartitionReassignments: TypeAlias = (
+        "Call[AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse]"
+    )
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: AlterPartitionReassignmentsRequest = ALTER_PARTITION_REASSIGNMENTS.decode_request(version, request)
+async def handle(call: AlterPartitionReassignments, rooms: AdminRooms) -> None:
+    asked = call.message
     # Of a partition that is named twice the last row counts, as in Kafka.
     mine = Freed()
     wanted: dict[TopicPartition, tuple[int, ...] | None] = mine.add({})
@@ -43,7 +44,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
     response = AlterPartitionReassignmentsResponse()
     try:
         topics: dict[str, ReassignableTopicResponse] = mine.add({})
-        for name, error in mine.add(await broker.controller.reassign(wanted)).items():
+        for name, error in mine.add(await rooms.controller.reassign(wanted)).items():
             await slices.row()
             row = ReassignablePartitionResponse(partition_index=name.partition, error_message=None)
             if error is not None:
@@ -52,4 +53,4 @@ async def handle(broker: AdminContext, request: Request) -> None:
         response.responses = list(topics.values())
     except KafkaError as refused:
         response.error_code, response.error_message = refused.code, str(refused)
-    reply(broker, request, ALTER_PARTITION_REASSIGNMENTS, response)
+    call.reply(response)

@@ -4,15 +4,13 @@ controller knows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.freeing import Freed
-from ottla.broker.replies import reply
 from ottla.errors import KafkaError
 from ottla.kafka import TopicPartition
 from ottla.slices import Slices
 from ottla.wire.k46_list_partition_reassignments import (
-    LIST_PARTITION_REASSIGNMENTS,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
@@ -20,13 +18,16 @@ from ottla.wire.k46_list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    ListPartitionReassignments: TypeAlias = (
+        "Call[ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse]"
+    )
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: ListPartitionReassignmentsRequest = LIST_PARTITION_REASSIGNMENTS.decode_request(version, request)
+async def handle(call: ListPartitionReassignments, rooms: AdminRooms) -> None:
+    asked = call.message
     mine = Freed()
     wanted: set[TopicPartition] | None = None
     slices = Slices()
@@ -40,7 +41,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
     response = ListPartitionReassignmentsResponse()
     try:
         topics: dict[str, OngoingTopicReassignment] = {}
-        for name, move in (await broker.controller.reassignments()).items():
+        for name, move in (await rooms.controller.reassignments()).items():
             await slices.row()
             if wanted is None or name in wanted:
                 row = OngoingPartitionReassignment(
@@ -53,4 +54,4 @@ async def handle(broker: AdminContext, request: Request) -> None:
         response.topics = list(topics.values())
     except KafkaError as error:
         response.error_code, response.error_message = error.code, str(error)
-    reply(broker, request, LIST_PARTITION_REASSIGNMENTS, response)
+    call.reply(response)

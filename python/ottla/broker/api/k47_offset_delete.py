@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.freeing import Freed
-from ottla.broker.replies import reply
 from ottla.errors import UnknownTopicOrPartition
 from ottla.kafka import TopicPartition
-from ottla.slices import Slices, serve
+from ottla.slices import Slices
 from ottla.wire.k47_offset_delete import (
-    OFFSET_DELETE,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -19,14 +17,16 @@ from ottla.wire.k47_offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import GroupContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import GroupRooms
+
+    OffsetDelete: TypeAlias = "Call[OffsetDeleteRequest, OffsetDeleteResponse]"
 
 
-async def handle(broker: GroupContext, request: Request) -> None:
+async def handle(call: OffsetDelete, rooms: GroupRooms) -> None:
     """A partition that is named twice is answered once."""
-    asked: OffsetDeleteRequest = OFFSET_DELETE.decode_request(request.api_version, request)
-    topics = broker.metadata.topics
+    asked = call.message
+    topics = rooms.metadata.topics
     mine = Freed()
     rows: dict[TopicPartition, OffsetDeleteResponsePartition] = mine.add({})
     slices = Slices()
@@ -45,7 +45,7 @@ async def handle(broker: GroupContext, request: Request) -> None:
             known.append(name)
 
     def done(error: int, errors: list[int]) -> None:
-        serve(broker, request, len(rows), answer(error, errors))
+        call.in_slices(len(rows), answer(error, errors))
 
     def answer(error: int, errors: list[int]) -> Iterator[None]:
         response = OffsetDeleteResponse(error_code=error)
@@ -57,6 +57,6 @@ async def handle(broker: GroupContext, request: Request) -> None:
                 yield
                 topics.setdefault(name, OffsetDeleteResponseTopic(name)).partitions.append(row)
             response.topics = list(topics.values())
-        reply(broker, request, OFFSET_DELETE, response)
+        call.reply(response)
 
-    broker.groups.removal.delete_offsets(asked.group_id, known, done)
+    rooms.groups.removal.delete_offsets(asked.group_id, known, done)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.quotas.entities import CLIENT_ID, USER, all_entities, parts, values
 from ottla.broker.quotas.limits import ABSENT, Entity
-from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from ottla.slices import Slices
 from ottla.wire.k48_describe_client_quotas import (
-    DESCRIBE_CLIENT_QUOTAS,
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -21,21 +19,23 @@ from ottla.wire.k48_describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    DescribeClientQuotas: TypeAlias = "Call[DescribeClientQuotasRequest, DescribeClientQuotasResponse]"
 
 
 EXACT, IS_DEFAULT, ANY = range(3)
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    asked: DescribeClientQuotasRequest = DESCRIBE_CLIENT_QUOTAS.decode_request(request.api_version, request)
+async def handle(call: DescribeClientQuotas, rooms: AdminRooms) -> None:
+    asked = call.message
     response = DescribeClientQuotasResponse(error_message=None)
     try:
         filters = _filters(asked.components)
         response.entries = []
         slices = Slices()
-        for entity, config in await all_entities(broker.tree):
+        for entity, config in await all_entities(rooms.tree):
             await slices.row()
             quotas = [ValueData(key=kind.value, value=value) for kind, value in values(config)]
             if quotas and _matches(filters, entity, strict=asked.strict):
@@ -43,7 +43,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
                 response.entries.append(EntryData(entity=named, values=quotas))
     except KafkaError as error:
         response.error_code, response.error_message, response.entries = error.code, str(error), None
-    reply(broker, request, DESCRIBE_CLIENT_QUOTAS, response)
+    call.reply(response)
 
 
 def _filters(components: Iterable[ComponentData]) -> dict[str, ComponentData]:

@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.broker.quotas.entities import CLIENT_ID, USER, path_of, problem_of
 from ottla.broker.quotas.limits import ABSENT, Entity, Quota
-from ottla.broker.replies import reply
 from ottla.controller import configs
 from ottla.controller.writes import pieces_of
 from ottla.coordination.znodes import MalformedNode
 from ottla.errors import InvalidConfig, InvalidRequest, KafkaError
 from ottla.slices import Slices
 from ottla.wire.k49_alter_client_quotas import (
-    ALTER_CLIENT_QUOTAS,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityData,
@@ -27,8 +25,10 @@ from ottla.wire.k49_alter_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    AlterClientQuotas: TypeAlias = "Call[AlterClientQuotasRequest, AlterClientQuotasResponse]"
 
 #: Bytes per second are whole numbers in the coordination tree, as Kafka reads them.
 WHOLE: Final = frozenset({Quota.PRODUCE.value, Quota.FETCH.value})
@@ -37,12 +37,12 @@ TOLERANCE: Final = 1e-6
 ENTITY_TYPES: Final = len((USER, CLIENT_ID))
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    asked: AlterClientQuotasRequest = ALTER_CLIENT_QUOTAS.decode_request(request.api_version, request)
+async def handle(call: AlterClientQuotas, rooms: AdminRooms) -> None:
+    asked = call.message
     response = AlterClientQuotasResponse()
     for entries in pieces_of(await _distinct(asked.entries)):
-        response.entries += await _alter(broker, entries, asked.validate_only)
-    reply(broker, request, ALTER_CLIENT_QUOTAS, response)
+        response.entries += await _alter(rooms, entries, asked.validate_only)
+    call.reply(response)
 
 
 async def _distinct(entries: list[EntryData]) -> list[EntryData]:
@@ -66,7 +66,7 @@ async def _distinct(entries: list[EntryData]) -> list[EntryData]:
     return list(result.values())
 
 
-async def _alter(broker: AdminContext, entries: Sequence[EntryData], validate_only: bool) -> list[EntryDataResult]:
+async def _alter(rooms: AdminRooms, entries: Sequence[EntryData], validate_only: bool) -> list[EntryDataResult]:
     results = [EntryDataResult(error_message=None, entity=entry.entity) for entry in entries]
     entities: dict[int, configs.Entity] = {}
     wanted: dict[int, configs.Wanted] = {}
@@ -75,13 +75,13 @@ async def _alter(broker: AdminContext, entries: Sequence[EntryData], validate_on
         await slices.row()
         with _told_in(results[at]):
             entities[at] = configs.Entity(*path_of(_entity(entry)))
-    stored = await configs.get_configs(broker.tree, list(entities.values()))
+    stored = await configs.get_configs(rooms.tree, list(entities.values()))
     for (at, entity), config in zip(entities.items(), stored, strict=True):
         await slices.row()
         with _told_in(results[at]):
             wanted[at] = configs.Wanted(entity, _altered(config, entries[at].ops))
     if not validate_only:
-        for at, error in zip(wanted, await configs.set_configs(broker.tree, list(wanted.values())), strict=True):
+        for at, error in zip(wanted, await configs.set_configs(rooms.tree, list(wanted.values())), strict=True):
             if error is not None:
                 results[at].error_code, results[at].error_message = error.code, str(error)
     return results

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import scram
 from ottla.broker.quotas.entities import all_entities, encode_name
 from ottla.broker.quotas.limits import ABSENT
-from ottla.broker.replies import reply
 from ottla.controller.configs import get_config
 from ottla.errors import DuplicateResource, KafkaError, ResourceNotFound, UnknownServerError
 from ottla.slices import Slices
 from ottla.wire.k50_describe_user_scram_credentials import (
-    DESCRIBE_USER_SCRAM_CREDENTIALS,
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -21,29 +19,32 @@ from ottla.wire.k50_describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    DescribeUserScramCredentials: TypeAlias = (
+        "Call[DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse]"
+    )
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: DescribeUserScramCredentialsRequest = DESCRIBE_USER_SCRAM_CREDENTIALS.decode_request(version, request)
+async def handle(call: DescribeUserScramCredentials, rooms: AdminRooms) -> None:
+    asked = call.message
     results = []
     slices = Slices()
     if asked.users:
         counts = Counter(row.name for row in asked.users)
         for name, count in counts.items():
             await slices.row()
-            config = await get_config(broker.tree, "users", encode_name(name)) if scram.has_place(name) else {}
+            config = await get_config(rooms.tree, "users", encode_name(name)) if scram.has_place(name) else {}
             results.append(_described(name, config, count))
     else:
-        for entity, config in await all_entities(broker.tree):
+        for entity, config in await all_entities(rooms.tree):
             await slices.row()
             if entity.client_id is ABSENT and entity.user is not None and _has_credential(config):
                 results.append(_described(entity.user, config, 1))
         results.sort(key=lambda row: row.user)
     response = DescribeUserScramCredentialsResponse(results=results)
-    reply(broker, request, DESCRIBE_USER_SCRAM_CREDENTIALS, response)
+    call.reply(response)
 
 
 def _has_credential(config: dict[str, str]) -> bool:

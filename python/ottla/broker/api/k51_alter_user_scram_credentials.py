@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import scram
 from ottla.broker.quotas.entities import encode_name
-from ottla.broker.replies import reply
 from ottla.controller.configs import Entity, Wanted, get_configs, set_configs
 from ottla.controller.writes import pieces_of
 from ottla.coordination.znodes import MalformedNode
@@ -27,7 +26,6 @@ from ottla.errors import (
 from ottla.kafka import SCRAM_ITERATIONS_MIN
 from ottla.slices import Slices
 from ottla.wire.k51_alter_user_scram_credentials import (
-    ALTER_USER_SCRAM_CREDENTIALS,
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
@@ -36,13 +34,14 @@ from ottla.wire.k51_alter_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    AlterUserScramCredentials: TypeAlias = "Call[AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse]"
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: AlterUserScramCredentialsRequest = ALTER_USER_SCRAM_CREDENTIALS.decode_request(version, request)
+async def handle(call: AlterUserScramCredentials, rooms: AdminRooms) -> None:
+    asked = call.message
     users: dict[str, _Changes] = {}
     slices = Slices()
     for deletion in asked.deletions:
@@ -53,8 +52,8 @@ async def handle(broker: AdminContext, request: Request) -> None:
         users.setdefault(upsertion.name, _Changes()).upsertions.append(upsertion)
     response = AlterUserScramCredentialsResponse()
     for some in pieces_of(list(users.items())):
-        response.results += await _alter(broker, dict(some))
-    reply(broker, request, ALTER_USER_SCRAM_CREDENTIALS, response)
+        response.results += await _alter(rooms, dict(some))
+    call.reply(response)
 
 
 @dataclass(slots=True)
@@ -65,7 +64,7 @@ class _Changes:
     upsertions: list[ScramCredentialUpsertion] = field(default_factory=list)
 
 
-async def _alter(broker: AdminContext, users: dict[str, _Changes]) -> list[AlterUserScramCredentialsResult]:
+async def _alter(rooms: AdminRooms, users: dict[str, _Changes]) -> list[AlterUserScramCredentialsResult]:
     errors: dict[str, KafkaError | None] = {}
     entities: dict[str, Entity] = {}
     wanted: dict[str, Wanted] = {}
@@ -74,20 +73,20 @@ async def _alter(broker: AdminContext, users: dict[str, _Changes]) -> list[Alter
         await slices.row()
         errors[name] = None
         try:
-            if not broker.controller.is_active:
+            if not rooms.controller.is_active:
                 raise NotController
             _check(name, changes)
             entities[name] = Entity("users", encode_name(name))
         except KafkaError as error:
             errors[name] = error
-    stored = await get_configs(broker.tree, list(entities.values()))
+    stored = await get_configs(rooms.tree, list(entities.values()))
     for (name, entity), config in zip(entities.items(), stored, strict=True):
         await slices.row()
         try:
             wanted[name] = Wanted(entity, _altered(config, users[name]))
         except KafkaError as error:
             errors[name] = error
-    errors.update(zip(wanted, await set_configs(broker.tree, list(wanted.values())), strict=True))
+    errors.update(zip(wanted, await set_configs(rooms.tree, list(wanted.values())), strict=True))
     return [
         AlterUserScramCredentialsResult(user=name)
         if error is None

@@ -4,31 +4,23 @@ Between brokers only. Only the controller does it, and answers with the state th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.between import is_heard
-from ottla.broker.replies import reply
 from ottla.controller.decisions import IsrChange
 from ottla.errors import KafkaError
 from ottla.kafka import TopicPartition
 from ottla.slices import Slices
-from ottla.wire.k56_alter_isr import (
-    ALTER_ISR,
-    AlterIsrRequest,
-    AlterIsrResponse,
-    AlterIsrResponsePartition,
-    AlterIsrResponseTopic,
-)
+from ottla.wire.k56_alter_isr import AlterIsrRequest, AlterIsrResponse, AlterIsrResponsePartition, AlterIsrResponseTopic
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    AlterIsr: TypeAlias = "Call[AlterIsrRequest, AlterIsrResponse]"
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    if not is_heard(broker, request):
-        return
-    asked: AlterIsrRequest = ALTER_ISR.decode_request(request.api_version, request)
+async def handle(call: AlterIsr, rooms: AdminRooms) -> None:
+    asked = call.message
     slices = Slices()
     # Of a partition that is named twice the last row counts, as in Kafka.
     changes: dict[TopicPartition, IsrChange] = {}
@@ -40,10 +32,10 @@ async def handle(broker: AdminContext, request: Request) -> None:
             changes[name] = IsrChange(row.leader_epoch, tuple(row.new_isr), row.current_isr_version)
     answer = AlterIsrResponse()
     try:
-        results = await broker.controller.alter_isr(asked.broker_id, asked.broker_epoch, changes)
+        results = await rooms.controller.alter_isr(asked.broker_id, asked.broker_epoch, changes)
     except KafkaError as refused:
         answer.error_code = refused.code
-        reply(broker, request, ALTER_ISR, answer)
+        call.reply(answer)
         return
     topics: dict[str, AlterIsrResponseTopic] = {}
     # Taken apart meanwhile: to free many at once would take the loop for long.
@@ -59,4 +51,4 @@ async def handle(broker: AdminContext, request: Request) -> None:
             told.leader_id, told.leader_epoch, told.isr = state.leader, state.leader_epoch, list(state.isr)
         topics.setdefault(name.topic, AlterIsrResponseTopic(name=name.topic)).partitions.append(told)
     answer.topics = list(topics.values())
-    reply(broker, request, ALTER_ISR, answer)
+    call.reply(answer)

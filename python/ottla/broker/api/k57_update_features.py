@@ -4,13 +4,11 @@ Only the controller says so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest, NotController
 from ottla.slices import Slices
 from ottla.wire.k57_update_features import (
-    UPDATE_FEATURES,
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -18,15 +16,16 @@ from ottla.wire.k57_update_features import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import AdminContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import AdminRooms
+
+    UpdateFeatures: TypeAlias = "Call[UpdateFeaturesRequest, UpdateFeaturesResponse]"
 
 
-async def handle(broker: AdminContext, request: Request) -> None:
-    version = request.api_version
-    asked: UpdateFeaturesRequest = UPDATE_FEATURES.decode_request(version, request)
+async def handle(call: UpdateFeatures, rooms: AdminRooms) -> None:
+    asked = call.message
     response = UpdateFeaturesResponse(error_message=None)
-    if broker.controller.is_active:
+    if rooms.controller.is_active:
         slices = Slices()
         for row in asked.feature_updates:
             await slices.row()
@@ -36,7 +35,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
             )
     else:
         response.error_code = NotController.code
-    reply(broker, request, UPDATE_FEATURES, response)
+    call.reply(response)
 
 
 def _wrong(update: FeatureUpdateKey) -> str:

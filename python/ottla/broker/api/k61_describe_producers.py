@@ -5,18 +5,15 @@ How an operator finds who holds readers of committed records back. A partition t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
-from ottla.broker.answer_memory import AnswerMemory
-from ottla.broker.replies import reply
 from ottla.controller.names import check_name
 from ottla.errors import InvalidTopic, StorageError
 from ottla.kafka import TopicPartition
 from ottla.slices import Slices
 from ottla.wire.k61_describe_producers import (
-    DESCRIBE_PRODUCERS,
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
@@ -25,8 +22,10 @@ from ottla.wire.k61_describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import LogContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import LogRooms
+
+    DescribeProducers: TypeAlias = "Call[DescribeProducersRequest, DescribeProducersResponse]"
 
 
 #: A partition and a producer in an answer; and what a producer takes in memory, where it is described for the first
@@ -34,11 +33,10 @@ if TYPE_CHECKING:
 ROW_BYTES, PRODUCER_BYTES, PRODUCER_OBJECTS_BYTES = 16, 37, 400
 
 
-async def handle(broker: LogContext, request: Request) -> None:
-    version = request.api_version
-    asked: DescribeProducersRequest = DESCRIBE_PRODUCERS.decode_request(version, request)
+async def handle(call: DescribeProducers, rooms: LogRooms) -> None:
+    asked = call.message
     topics = []
-    memory, slices = AnswerMemory(broker, request), Slices()
+    memory, slices = call.memory, Slices()
     known: dict[TopicPartition, PartitionResponse] = {}
     for topic in asked.topics:
         await slices.row()
@@ -49,25 +47,25 @@ async def handle(broker: LogContext, request: Request) -> None:
             row = known.get(name)
             objects_bytes = 0
             if row is None:
-                row = known[name] = await _describe(broker, topic.name, index, slices)
+                row = known[name] = await _describe(rooms, topic.name, index, slices)
                 objects_bytes = PRODUCER_OBJECTS_BYTES * len(row.active_producers)
             await memory.add(ROW_BYTES + PRODUCER_BYTES * len(row.active_producers), objects_bytes)
             rows.append(row)
         topics.append(TopicResponse(name=topic.name, partitions=rows))
     del known
-    reply(broker, request, DESCRIBE_PRODUCERS, DescribeProducersResponse(topics=topics))
+    call.reply(DescribeProducersResponse(topics=topics))
 
 
-async def _describe(broker: LogContext, topic: str, index: int, slices: Slices) -> PartitionResponse:
+async def _describe(rooms: LogRooms, topic: str, index: int, slices: Slices) -> PartitionResponse:
     row = PartitionResponse(partition_index=index)
     try:
         check_name(topic)
     except InvalidTopic as problem:
         row.error_code, row.error_message = problem.code, str(problem)
         return row
-    partition = broker.replicas.partitions.get((topic, index))
+    partition = rooms.replicas.partitions.get((topic, index))
     if partition is None:
-        row.error_code = broker.metadata.error_where_absent(topic, index)
+        row.error_code = rooms.metadata.error_where_absent(topic, index)
     elif partition.is_offline:
         row.error_code = StorageError.code
     else:

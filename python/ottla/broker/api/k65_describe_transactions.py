@@ -4,16 +4,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.answer_memory import AnswerMemory
 from ottla.broker.freeing import Freed
-from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest, KafkaError, TransactionalIdNotFound
 from ottla.slices import Slices
 from ottla.transaction.coordinator import Coordinator
 from ottla.wire.k65_describe_transactions import (
-    DESCRIBE_TRANSACTIONS,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
@@ -21,19 +18,20 @@ from ottla.wire.k65_describe_transactions import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import TransactionContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import TransactionRooms
+
+    DescribeTransactions: TypeAlias = "Call[DescribeTransactionsRequest, DescribeTransactionsResponse]"
 
 #: An id and a partition in an answer; and what a partition takes in memory before, in lists.
 ROW_BYTES, PARTITION_BYTES, PARTITION_OBJECTS_BYTES = 64, 4, 48
 
 
-async def handle(broker: TransactionContext, request: Request) -> None:
-    version = request.api_version
-    asked: DescribeTransactionsRequest = DESCRIBE_TRANSACTIONS.decode_request(version, request)
-    coordinator = broker.transactions.coordinator
+async def handle(call: DescribeTransactions, rooms: TransactionRooms) -> None:
+    asked = call.message
+    coordinator = rooms.transactions.coordinator
     answer = DescribeTransactionsResponse()
-    memory, slices, mine = AnswerMemory(broker, request), Slices(), Freed()
+    memory, slices, mine = call.memory, Slices(), Freed()
     told: set[str] = mine.add(set())
     for each in asked.transactional_ids:
         await slices.row()
@@ -42,7 +40,7 @@ async def handle(broker: TransactionContext, request: Request) -> None:
         told.add(each)
         await memory.add(*_size_bytes(coordinator, each))
         answer.transaction_states.append(_describe(coordinator, each))
-    reply(broker, request, DESCRIBE_TRANSACTIONS, answer)
+    call.reply(answer)
 
 
 def _size_bytes(coordinator: Coordinator, transactional_id: str) -> tuple[int, int]:

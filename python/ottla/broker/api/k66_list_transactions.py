@@ -7,40 +7,34 @@ A state that is no state is named in the answer and matches nothing.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.answer_memory import large_answer
-from ottla.broker.replies import reply_here
 from ottla.errors import CoordinatorLoadInProgress
 from ottla.slices import Slices
 from ottla.transaction.transaction import BY_LABEL
-from ottla.wire.k66_list_transactions import (
-    LIST_TRANSACTIONS,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    TransactionState,
-)
+from ottla.wire.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.contexts import TransactionContext
+    from ottla.broker.call import Call
+    from ottla.broker.rooms import TransactionRooms
+
+    ListTransactions: TypeAlias = "Call[ListTransactionsRequest, ListTransactionsResponse]"
 
 
 #: A transactional id in an answer, about.
 ROW_BYTES = 64
 
 
-async def handle(broker: TransactionContext, request: Request) -> None:
+async def handle(call: ListTransactions, rooms: TransactionRooms) -> None:
     """Each id is listed as of its own moment."""
-    version = request.api_version
-    asked: ListTransactionsRequest = LIST_TRANSACTIONS.decode_request(version, request)
-    rows = sum(len(shard.transactions) for shard in broker.transactions.coordinator.shards.values())
-    async with large_answer(broker, request, rows, rows * ROW_BYTES):
-        await reply_here(broker, request, LIST_TRANSACTIONS, await _answer(broker, asked))
+    asked = call.message
+    rows = sum(len(shard.transactions) for shard in rooms.transactions.coordinator.shards.values())
+    async with call.large_answer(rows, rows * ROW_BYTES):
+        await call.reply_here(await _answer(rooms, asked))
 
 
-async def _answer(broker: TransactionContext, asked: ListTransactionsRequest) -> ListTransactionsResponse:
-    shards = list(broker.transactions.coordinator.shards.values())
+async def _answer(rooms: TransactionRooms, asked: ListTransactionsRequest) -> ListTransactionsResponse:
+    shards = list(rooms.transactions.coordinator.shards.values())
     answer = ListTransactionsResponse()
     if any(shard.loading for shard in shards):
         answer.error_code = CoordinatorLoadInProgress.code

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.quotas.measured import fetch_bytes_max
 from ottla.kafka import READ_COMMITTED
 from ottla.replication.selection import nearest
-from ottla.slices import ROWS, are_few, serve
+from ottla.slices import ROWS, are_few
 from ottla.wire.k01_fetch import BATCHES_SINCE, RACK_SINCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla._core import FetchRequest, FetchRow, PartitionToRead, Request
-    from ottla.broker.contexts import FetchContext
+    from ottla._core import FetchRequest, FetchRow, PartitionToRead
+    from ottla.broker.call import AnyCall
     from ottla.broker.fetch.result import FetchResult
+    from ottla.broker.rooms import FetchRooms
     from ottla.replication.partition import Partition
 
 #: The most stored bytes that one answer to an older client converts: the answer is made in memory.
@@ -29,9 +29,9 @@ class Context:
     """
 
     __slots__ = (
-        "broker",
         "bytes_max",
         "bytes_min",
+        "call",
         "fetch",
         "is_committed",
         "is_follower",
@@ -39,31 +39,32 @@ class Context:
         "rack",
         "reads_followers",
         "request",
+        "rooms",
         "throttles",
-        "timer",
         "version",
     )
 
-    def __init__(self, broker: FetchContext, request: Request, fetch: FetchRequest) -> None:
-        self.broker = broker
-        self.request = request
+    def __init__(self, call: AnyCall, rooms: FetchRooms, fetch: FetchRequest) -> None:
+        self.call = call
+        self.rooms = rooms
+        self.request = call.request
         self.fetch = fetch
-        self.version = request.api_version
-        #: What times the request, if there are quotas.
-        self.timer = None if broker.quotas is None else broker.quotas.timers.running
+        self.version = call.version
         self.is_committed = fetch.isolation_level == READ_COMMITTED
         self.is_follower = fetch.is_follower
         #: Records were left out, of throttled partitions.
         self.is_held_back = False
         #: None for consumers, and as long as nothing is throttled.
-        self.throttles = broker.throttles if fetch.is_follower and broker.throttles.leader.is_used else None
+        self.throttles = rooms.throttles if fetch.is_follower and rooms.throttles.leader.is_used else None
         #: A consumer that may be told where to read may read from followers (KIP-392).
         self.reads_followers = self.version >= RACK_SINCE and fetch.replica_id < 0
         #: Where a consumer stands that is to read from a replica in its rack; empty: it reads here.
-        self.rack = fetch.rack_id if broker.chooses_replicas and self.reads_followers else ""
-        bytes_max = min(fetch.max_bytes, broker.fetch_bytes_max)
-        if broker.quotas is not None:
-            bytes_max = min(bytes_max, fetch_bytes_max(broker.quotas, request, fetch))
+        self.rack = fetch.rack_id if rooms.chooses_replicas and self.reads_followers else ""
+        bytes_max = min(fetch.max_bytes, rooms.fetch_bytes_max)
+        if call.quotas is not None and not fetch.is_follower:
+            # More bytes in one answer would be throttled even if nothing was fetched before, and a consumer could never
+            # go on.
+            bytes_max = min(bytes_max, call.quotas.fetch_bytes_max(call.client))
         if self.version < BATCHES_SINCE:
             bytes_max = min(bytes_max, CONVERTED_BYTES_MAX)
         self.bytes_max = bytes_max
@@ -85,7 +86,7 @@ class Context:
                 yield stop - start
             then()
 
-        serve(self.broker, self.request, count, parts())
+        self.call.in_slices(count, parts())
 
     @property
     def follower(self) -> int | None:
@@ -106,19 +107,33 @@ class Context:
             wait_ms = min(wait_ms, self.throttles.leader_look_ms)
         return wait_ms
 
+    def throttle_ms(self, result: FetchResult) -> int:
+        """For how long a Fetch that would be answered with `result` is throttled: then it must be answered empty. 0 for
+        other brokers' fetches.
+        """
+        quotas = self.call.quotas
+        if quotas is None or self.is_follower:
+            return 0
+        client, size = self.call.client, result.answer_bytes
+        by_size = quotas.fetched(client, size)
+        by_time = self.request.take_throttle()
+        if by_time and not by_size:
+            quotas.not_fetched(client, size)
+        return max(by_size, by_time)
+
     def answered(self, result: FetchResult) -> None:
         """The answer has the records of `result`."""
         if result.throttled and self.throttles is not None:
             self.throttles.leader.record(result.throttled)
         if result.moved:
-            self.broker.replicas.reassignment_bytes_out += result.moved
+            self.rooms.replicas.reassignment_bytes_out += result.moved
 
     def elsewhere(self, partition: Partition, offset: int) -> int | None:
         """The broker that the client, which has named its rack, is to read from; None: this one."""
         if partition.in_sync is None:
             return None
-        listener = self.request.listener
-        return nearest(self.rack, offset, partition.in_sync, lambda broker: self.broker.rack_of(broker, listener))
+        listener = self.call.session.listener
+        return nearest(self.rack, offset, partition.in_sync, lambda broker: self.rooms.rack_of(broker, listener))
 
     def bound(self, partition: Partition) -> int:
         """The offset where the client stops reading now: a follower at the log's end."""

@@ -10,7 +10,6 @@ from ottla.broker.fetch import incremental, old
 from ottla.broker.fetch.read import Reading
 from ottla.broker.fetch.session import INITIAL_EPOCH, NO_SESSION
 from ottla.broker.fetch.wait import WaitingFetch
-from ottla.broker.quotas.measured import throttle_fetch
 from ottla.slices import are_few
 from ottla.wire.k01_fetch import BATCHES_SINCE
 
@@ -24,7 +23,7 @@ def serve(context: Context) -> None:
     fetch = context.fetch
     if fetch.session_id != NO_SESSION:
         # A client that asks for everything has done with its session.
-        context.broker.fetch_sessions.remove(fetch.session_id)
+        context.rooms.fetch_sessions.remove(fetch.session_id)
     count = len(fetch)
     if are_few(count):
         return _serve(context, fetch.partitions)
@@ -40,10 +39,10 @@ def _serve(context: Context, asked: Sequence[PartitionToRead]) -> None:
     def read(result: FetchResult) -> None:
         rows = result.rows
         if len(rows) == 1 and not rows[0].error_code:
-            partition = context.broker.replicas.partitions.get(asked[0].key)
+            partition = context.rooms.replicas.partitions.get(asked[0].key)
             if partition is not None and partition.is_leader and partition.lease is None:
                 # The next plain ones need not be asked about.
-                context.broker.leases.grant(partition)
+                context.rooms.leases.grant(partition)
         missing = context.bytes_min - result.size
         if missing <= 0 or context.fetch.max_wait_ms <= 0 or result.is_due or not rows:
             return _answer(context, asked, result)
@@ -61,8 +60,8 @@ def _wait(context: Context, asked: Sequence[PartitionToRead], result: FetchResul
 
 
 def _answer(context: Context, asked: Sequence[PartitionToRead], result: FetchResult, *, may_wait: bool = True) -> None:
-    request, quotas = context.request, context.broker.quotas
-    if quotas is not None and (throttle_ms := throttle_fetch(quotas, request, context.fetch, result)):
+    request = context.request
+    if throttle_ms := context.throttle_ms(result):
         return request.reply_fetch([], throttle_ms=throttle_ms)
     context.answered(result)
     if context.version < BATCHES_SINCE:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ottla.broker.fetch.read import Reading
 from ottla.broker.fetch.session import NO_SESSION, CachedPartition, FetchSession, next_epoch
 from ottla.broker.fetch.wait import WaitingFetch
-from ottla.broker.quotas.measured import throttle_fetch
 from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
 from ottla.replication.in_sync import now_ms
 from ottla.slices import are_few
@@ -26,12 +25,12 @@ def begin(
     context: Context, asked: Sequence[PartitionToRead], result: FetchResult, then: Callable[[int], object]
 ) -> None:
     """Makes a session of `asked`, whose client is told `result`; `then` gets its id, or 0 if there is no room."""
-    broker = context.broker
-    session = broker.fetch_sessions.create(len(asked), context.follower, now_ms())
+    rooms = context.rooms
+    session = rooms.fetch_sessions.create(len(asked), context.follower, now_ms())
     if session is None:
         then(NO_SESSION)
         return
-    partitions, rows = broker.replicas.partitions, result.rows
+    partitions, rows = rooms.replicas.partitions, result.rows
 
     def add(start: int, stop: int) -> None:
         for one, row in zip(asked[start:stop], rows[start:stop], strict=True):
@@ -46,7 +45,7 @@ def begin(
 
 def serve(context: Context) -> None:
     request, fetch = context.request, context.fetch
-    sessions = context.broker.fetch_sessions
+    sessions = context.rooms.fetch_sessions
     session = sessions.get(fetch.session_id)
     if session is None:
         return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
@@ -56,7 +55,7 @@ def serve(context: Context) -> None:
         # A client that goes on without waiting for its answer gets that first.
         session.parked.expire()
     count, entries = len(fetch), session.entries
-    if count == 1 == len(entries) and context.broker.quotas is None:
+    if count == 1 == len(entries) and context.call.quotas is None:
         (asked,) = fetch.partitions
         if asked.key in entries and not fetch.forgotten:
             return _serve_one(context, session, asked)
@@ -73,7 +72,7 @@ def serve(context: Context) -> None:
 
 def _serve(context: Context, session: FetchSession) -> None:
     """Serves a request whose partitions the session knows."""
-    request, fetch, sessions = context.request, context.fetch, context.broker.fetch_sessions
+    request, fetch, sessions = context.request, context.fetch, context.rooms.fetch_sessions
     if forgotten := fetch.forgotten:
         session.drop(forgotten)
     if not session.entries:
@@ -113,7 +112,7 @@ def _serve_one(context: Context, session: FetchSession, asked: PartitionToRead) 
     entry.asked = asked
     session.live[entry.key] = entry
     if session.is_stale(now := now_ms()):
-        context.broker.fetch_sessions.touch(session, now)
+        context.rooms.fetch_sessions.touch(session, now)
     session.epoch = next_epoch(session.epoch)
 
     def read(result: FetchResult) -> None:
@@ -140,14 +139,14 @@ def _wait(
 
 def _answer(context: Context, session: FetchSession, live: list[CachedPartition], result: FetchResult) -> None:
     """Answers with those rows that the client has to be told."""
-    request, quotas = context.request, context.broker.quotas
-    if quotas is not None and (throttle_ms := throttle_fetch(quotas, request, context.fetch, result)):
+    request = context.request
+    if throttle_ms := context.throttle_ms(result):
         # The session stays as it is: the next request reads the same.
         return request.reply_fetch([], throttle_ms=throttle_ms, session_id=session.id)
     context.answered(result)
     told: list[FetchRow] = []
     told_of: list[PartitionToRead] = []
-    partitions, rows = context.broker.replicas.partitions, result.rows
+    partitions, rows = context.rooms.replicas.partitions, result.rows
     is_alone = len(live) == 1
 
     def tell(start: int, stop: int) -> None:

@@ -29,8 +29,8 @@ def answer(
     wait: Callable[[FetchResult], None] | None,
 ) -> None:
     """Answers with `result`, converted where that is needed; if nothing is left of it then, by `wait`."""
-    broker, request, rows = context.broker, context.request, result.rows
-    partitions = broker.replicas.partitions
+    rooms, request, rows = context.rooms, context.request, result.rows
+    partitions = rooms.replicas.partitions
     jobs, places = [], []
     for place, row in enumerate(rows):
         if not row.length:
@@ -38,7 +38,7 @@ def answer(
         one = asked[place]
         partition = partitions.get(one.key)
         if partition is None:
-            rows[place] = FetchRow(broker.metadata.error_where_absent(*one.key))
+            rows[place] = FetchRow(rooms.metadata.error_where_absent(*one.key))
             continue
         jobs.append((row, one, partition.log, context.bound(partition), partition.may_convert_down))
         places.append(place)
@@ -57,8 +57,8 @@ def answer(
 
     magic = 0 if context.version < V1_SINCE else 1
     bytes_left = max(0, context.bytes_max - result.size)
-    return broker.server.submit(
-        lambda token: convert_fetched(broker.server.hub.completions, token, jobs, magic, bytes_left), converted
+    return rooms.server.submit(
+        lambda token: convert_fetched(rooms.server.hub.completions, token, jobs, magic, bytes_left), converted
     )
 
 

@@ -117,13 +117,13 @@ class Reading:
 
         self._is_incomplete = True
         self._unfinished += 1
-        self._context.broker.server.expect(token, done)
+        self._context.rooms.server.expect(token, done)
 
     def _read(self, start: int, stop: int) -> None:
         """Reads the partitions from place `start` to before `stop`."""
         context, result, found, left = self._context, self._result, self._found, self._left
-        version, read, next_token = context.version, context.fetch.read, context.broker.server.token
-        partitions, metadata = context.broker.replicas.partitions, context.broker.metadata
+        version, read, next_token = context.version, context.fetch.read, context.rooms.server.token
+        partitions, metadata = context.rooms.replicas.partitions, context.rooms.metadata
         rows, size, notes_followers = result.rows, result.size, self._notes_followers
         throttles = context.throttles
         follower = context.fetch.replica_id if context.is_follower else None
@@ -174,7 +174,7 @@ class Reading:
                     row = known
             except KafkaError as refused:
                 if isinstance(refused, StorageError):
-                    context.broker.replicas.storage_error(partition, refused)
+                    context.rooms.replicas.storage_error(partition, refused)
                 rows.append(failed(version, refused.code))
                 result.is_due = True
                 continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.quotas.timing import resumed
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -74,15 +73,15 @@ class WaitingFetch:
         context = self._context
         wait_ms = context.wait_ms
         if context.follower is not None:
-            wait_ms = context.broker.replicas.awaited.park(context.follower, self, wait_ms)
-        context.broker.deadlines.add(wait_ms, self)
+            wait_ms = context.rooms.replicas.awaited.park(context.follower, self, wait_ms)
+        context.rooms.deadlines.add(wait_ms, self)
         context.in_slices(count, register, lambda: None)
 
     def _noted(self, asked: PartitionToRead, row: FetchRow) -> Partition | None:
         """The partition, whose bytes are known from now on. None if there is nothing more to wait for."""
         if self.done:
             return None
-        partition = self._context.broker.replicas.partitions.get(asked.key)
+        partition = self._context.rooms.replicas.partitions.get(asked.key)
         if partition is None:
             self.expire()
         elif self._context.bytes_min > 1:
@@ -133,10 +132,6 @@ class WaitingFetch:
         for partition in self._asked:
             partition.unpark(self)
         if self._context.follower is not None:
-            self._context.broker.replicas.awaited.unpark(self._context.follower, self)
-        timer = self._context.timer
-        if timer is None:
+            self._context.rooms.replicas.awaited.unpark(self._context.follower, self)
+        with self._context.call.resumed():
             self._again()
-        else:
-            with resumed(timer):
-                self._again()

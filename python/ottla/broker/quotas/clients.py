@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from ottla.broker.quotas.entities import all_entities, entity_at, values
 from ottla.broker.quotas.limits import Entity, Group, Limits, Quota
 from ottla.broker.quotas.rates import Rate, TokenBucket, Window
-from ottla.broker.quotas.timing import Timers
 from ottla.controller.configs import get_config
 
 if TYPE_CHECKING:
@@ -67,7 +66,6 @@ class ClientQuotas:
             config.get_int("controller.quota.window.num"), config.get_int("controller.quota.window.size.seconds") * 1000
         )
         self.window = window
-        self.timers = Timers()
         self._produce = _Meters(Limits(_default(config, "quota.producer.default")), lambda: Rate(window))
         self._fetch = _Meters(Limits(_default(config, "quota.consumer.default")), lambda: Rate(window))
         self._request = _Meters(Limits(), lambda: Rate(window))

@@ -7,30 +7,34 @@ are throttled for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.quotas.clients import now_ms
-from ottla.broker.quotas.measured import client_of, throttle_time_since
+from ottla.broker.quotas.cost import throttle_time_since
 from ottla.errors import ThrottlingQuotaExceeded
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.contexts import QuotaContext
+    from ottla.broker.quotas.clients import Client, ClientQuotas
     from ottla.broker.quotas.rates import TokenBucket
+    from ottla.wire.schema import Api
 
 
 class Mutations:
-    """One request's changes. `strict_since`: the version from which clients know THROTTLING_QUOTA_EXCEEDED."""
+    """The changes of one call. `strict_since`: the version from which clients know THROTTLING_QUOTA_EXCEEDED."""
 
-    __slots__ = ("_permits", "_request", "_strict", "_throttle_ms")
+    __slots__ = ("_api", "_permits", "_request", "_strict", "_throttle_ms")
 
-    def __init__(self, broker: QuotaContext, request: Request, strict_since: int) -> None:
+    def __init__(
+        self, quotas: ClientQuotas | None, api: Api[Any, Any], request: Request, client: Client, strict_since: int
+    ) -> None:
+        self._api = api
         self._request = request
         self._strict = request.api_version >= strict_since
         self._throttle_ms = 0
         self._permits: tuple[TokenBucket, float] | None = None
-        if broker.quotas is not None:
-            self._permits = broker.quotas.mutation(client_of(request))
+        if quotas is not None:
+            self._permits = quotas.mutation(client)
 
     def __bool__(self) -> bool:
         """Whether there is a quota."""
@@ -55,4 +59,4 @@ class Mutations:
         if self._throttle_ms:
             request = self._request
             throttle_ms = max(request.take_throttle(), self._throttle_ms)
-            request.limit(lambda: throttle_ms, request.api_version >= throttle_time_since(request.api_key))
+            request.limit(lambda: throttle_ms, request.api_version >= throttle_time_since(self._api))

@@ -1,4 +1,4 @@
-"""What handlers need of the broker: one protocol for each family of requests.
+"""The parts of the broker that handlers work in: one protocol for each family of requests.
 
 A handler names the family that it belongs to, and mypy keeps it from reaching into the rest of the broker. So it is
 plain which parts a family works on, and its handlers can be tested with those alone.
@@ -6,21 +6,16 @@ plain which parts a family works on, and its handlers can be tested with those a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import logging
     from collections.abc import Mapping
 
-    import trio
-
-    from ottla._core import Request
     from ottla.broker.admin import Admin
     from ottla.broker.fetch.session import FetchSessions
     from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
-    from ottla.broker.quotas.clients import ClientQuotas
-    from ottla.broker.request_memory import RequestMemory
+    from ottla.broker.session import Session
     from ottla.broker.standing import Standing
     from ottla.config import BrokerConfig
     from ottla.controller.controller import Controller
@@ -39,40 +34,23 @@ if TYPE_CHECKING:
     from ottla.transaction.service import Transactions
     from ottla.wire.schema import Api
 
-#: Answers a request in a task. Its first argument is the broker, as far as the handler needs it.
-AsyncHandler: TypeAlias = "Callable[[Any, Request], Awaitable[None]]"
 
-
-class AnswerContext(Protocol):
-    """What it takes to answer: see `replies.py`. All that the handlers of what this broker does not have need."""
-
-    server: Server
-    is_measured: bool
-    large_answers: trio.CapacityLimiter
-    request_memory: RequestMemory
+class SettingRooms(Protocol):
+    """The settings."""
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings that hold now."""
-
-    def in_background(self, handle: AsyncHandler, request: Request) -> None:
-        """Answers a request in a task."""
+        """Those that hold now."""
 
 
-class QuotaContext(Protocol):
-    """What it takes to measure clients."""
-
-    quotas: ClientQuotas | None
-
-
-class VerificationContext(Protocol):
+class VerificationRooms(Protocol):
     """What it takes to ask whether a transaction has the partitions that its producer writes to."""
 
     replicas: Replicas
     transactions: Transactions
 
 
-class ProduceContext(VerificationContext, QuotaContext, Protocol):
+class ProduceRooms(VerificationRooms, Protocol):
     """Produce."""
 
     metadata: MetadataCache
@@ -81,11 +59,8 @@ class ProduceContext(VerificationContext, QuotaContext, Protocol):
     leases: Leases
     deadlines: Deadlines
 
-    def in_background(self, handle: AsyncHandler, request: Request) -> None:
-        """Answers a request in a task."""
 
-
-class FetchContext(QuotaContext, Protocol):
+class FetchRooms(Protocol):
     """Fetch."""
 
     metadata: MetadataCache
@@ -101,21 +76,19 @@ class FetchContext(QuotaContext, Protocol):
     def rack_of(self, broker_id: int, listener: str) -> str | None:
         """Where a broker stands that is alive and has the listener; None if that is not known."""
 
-    def in_background(self, handle: AsyncHandler, request: Request) -> None:
-        """Answers a request in a task."""
 
-
-class LogContext(AnswerContext, Protocol):
+class LogRooms(Protocol):
     """Requests about partitions' logs and their directories."""
 
     log: logging.Logger
     logs: LogManager
     replicas: Replicas
     metadata: MetadataCache
+    server: Server
     deadlines: Deadlines
 
 
-class ControlContext(AnswerContext, Protocol):
+class ControlRooms(Protocol):
     """Requests of controllers."""
 
     id: int
@@ -139,7 +112,7 @@ class ControlContext(AnswerContext, Protocol):
         """False for a controller that was replaced since, or never elected."""
 
 
-class GroupContext(AnswerContext, Protocol):
+class GroupRooms(Protocol):
     """Requests of consumer groups, and about them. Offsets of version 0 are in the tree."""
 
     groups: GroupCoordinator
@@ -147,7 +120,7 @@ class GroupContext(AnswerContext, Protocol):
     tree: Tree
 
 
-class TransactionContext(VerificationContext, AnswerContext, Protocol):
+class TransactionRooms(VerificationRooms, SettingRooms, Protocol):
     """Requests of transactional producers, and of those who end their transactions."""
 
     groups: GroupCoordinator
@@ -156,7 +129,7 @@ class TransactionContext(VerificationContext, AnswerContext, Protocol):
     safe_appends: SafeAppends
 
 
-class AdminContext(AnswerContext, QuotaContext, Protocol):
+class AdminRooms(SettingRooms, Protocol):
     """Requests that change topics, settings, quotas and credentials, or describe them."""
 
     id: int
@@ -166,7 +139,7 @@ class AdminContext(AnswerContext, QuotaContext, Protocol):
     tree: Tree
 
 
-class ClusterContext(AnswerContext, Protocol):
+class ClusterRooms(SettingRooms, Protocol):
     """Where clients find brokers, partitions and coordinators."""
 
     cluster_id: str
@@ -176,5 +149,5 @@ class ClusterContext(AnswerContext, Protocol):
     groups: GroupCoordinator
     transactions: Transactions
 
-    def endpoint(self, other: BrokerMetadata, request: Request) -> tuple[str, int] | None:
-        """Where the client that sent `request` reaches a broker."""
+    def endpoint(self, other: BrokerMetadata, session: Session) -> tuple[str, int] | None:
+        """Where the client of a session reaches a broker."""
