@@ -57,7 +57,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Serving:
-    """What a call needs to be timed and to start tasks."""
+    """Times calls, and starts their tasks."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.nursery = nursery
