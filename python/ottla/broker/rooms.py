@@ -44,7 +44,7 @@ class SettingRooms(Protocol):
 
 
 class VerificationRooms(Protocol):
-    """What it takes to ask whether a transaction has the partitions that its producer writes to."""
+    """Say whether a transaction has the partitions that its producer writes to."""
 
     replicas: Replicas
     transactions: Transactions
@@ -101,7 +101,7 @@ class ControlRooms(Protocol):
     standing: Standing
 
     def is_stale(self, broker_epoch: int) -> bool:
-        """Whether a request was meant for an earlier life of this broker."""
+        """True if a request was meant for an earlier life of this broker."""
 
     async def look_for_controller(self, controller_epoch: int) -> None:
         """Learns the newest controller epoch, if a request names one that is not known yet. Waits for the registration

@@ -1,4 +1,4 @@
-"""What the calls of one broker share: the hub that answers them, the memory that they take, the quotas that hold."""
+"""The parts that all calls of one broker share: the hub that answers them, the memory that they take, the quotas."""
 
 from __future__ import annotations
 

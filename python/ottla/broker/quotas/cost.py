@@ -1,4 +1,4 @@
-"""What a call costs its client, under quotas: the time for which it keeps this broker busy, and the bytes that it
+"""The cost of a call for its client, under quotas: the time for which it keeps this broker busy, and the bytes that it
 brings. Its answer asks for how long the connection is muted for that.
 """
 
