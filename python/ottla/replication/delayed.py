@@ -11,15 +11,11 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol
 
 import trio
 
-from ottla._core import ProduceRow
 from ottla.net.guard import failed
-
-if TYPE_CHECKING:
-    from ottla._core import AppendInfo
 
 
 class Operation(Protocol):
@@ -85,49 +81,3 @@ class Deadlines:
         while True:
             with trio.CancelScope(deadline=self.expire_due()) as self._sleeper:
                 await trio.sleep_forever()
-
-
-#: A partition's part of a Produce answer: what was appended, or why nothing was.
-ProduceResult: TypeAlias = "AppendInfo | ProduceRow"
-
-
-class WaitingProduce:
-    """A Produce whose partitions report one by one; it is answered with the last, or at its deadline with an error for
-    the rest.
-    """
-
-    __slots__ = ("_answer", "_pending", "_results", "_timeout_code", "done")
-    purgatory = "Produce"
-
-    def __init__(
-        self, results: list[ProduceResult], answer: Callable[[list[ProduceResult]], None], timeout_code: int
-    ) -> None:
-        self._results = results
-        self._answer = answer
-        # The request itself holds one place until all of its partitions are registered.
-        self._pending: set[int] = {-1}
-        self._timeout_code = timeout_code
-        self.done = False
-
-    def wait_for(self, index: int) -> None:
-        self._pending.add(index)
-
-    def settled(self, index: int, result: ProduceResult) -> None:
-        """Partition `index` of the request has its final result."""
-        if not self.done:
-            self._results[index] = result
-            self._release(index)
-
-    def registered(self) -> None:
-        """Every partition that must wait was named."""
-        self._release(-1)
-
-    def _release(self, index: int) -> None:
-        self._pending.discard(index)
-        if not self._pending and not self.done:
-            self.done = True
-            self._answer(self._results)
-
-    def expire(self) -> None:
-        for index in tuple(self._pending):
-            self.settled(index, ProduceRow(self._timeout_code))
