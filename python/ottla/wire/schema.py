@@ -9,6 +9,18 @@ A field is there in all versions unless `V` says otherwise; it has a default, wh
 Fields are in wire order, and named as in Apache Kafka's own definitions (there in CamelCase). `str`, `bytes` and `bool`
 are themselves; numbers say their width. A structure or an array's item is another `Message`.
 
+The words above a field say what it means, in which unit, and which values are special; the versions stand in its `V`.
+Facts are those of Apache Kafka 2.7, unless they say otherwise; "here" is this broker. These mean the same everywhere:
+
+error_code: 0 is no error; `ottla.errors` has the others. A row has its own, and an error at the top is about the whole
+    request.
+error_message: Words for people beside an error code; null without an error, or where the code says it all.
+throttle_time_ms: For how long the client is muted because of a quota, 0 if not. The broker answers at once, and then
+    reads no more from the connection for so long (KIP-219). Before Kafka 2.0 it held the answer back instead. That is
+    why clients wait by themselves only in answers from some version on: Fetch 8, Produce and Metadata 6, OffsetCommit
+    and OffsetFetch 4, CreateTopics, JoinGroup and ListOffsets 3, most others 0, 1 or 2.
+responses, results: A row for each thing that was asked about, unless words say otherwise.
+
 Nothing is compiled until a message is first encoded or decoded: importing a file of declarations costs only its
 classes. Then the classes become a native schema (rust/wire/schema.rs), which Rust walks.
 """
