@@ -1,6 +1,6 @@
 """InitProducerId: an id for an idempotent or transactional producer.
 
-Version 3 lets a producer raise its own epoch (KIP-360), 4 answers PRODUCER_FENCED.
+Version 4 knows PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -11,16 +11,29 @@ from ottla.wire.schema import Api, Int16, Int32, Int64, Message, V
 
 
 class InitProducerIdRequest(Message):
+    """A producer that begins, or begins again."""
+
+    #: Null: any broker gives an id that nobody had before, with epoch 0. "" is refused. Otherwise its coordinator gives
+    #: the id that belongs to it, with a higher epoch, and aborts an open transaction.
     transactional_id: Annotated[str | None, V(nullable="0+")] = ""
+    #: The coordinator aborts transactions that are open for longer. More than transaction.max.timeout.ms is
+    #: INVALID_TRANSACTION_TIMEOUT. Without a transactional id it means nothing.
     transaction_timeout_ms: Int32 = 0
+    #: The id with which a transactional producer wants to go on after an error (KIP-360). -1: it has none.
     producer_id: Annotated[Int64, V("3+")] = -1
+    #: The epoch that it has. If another producer came since, it is refused as fenced. -1: it has none, and then it has
+    #: no id either.
     producer_epoch: Annotated[Int16, V("3+")] = -1
 
 
 class InitProducerIdResponse(Message):
+    """The id, for the batches to come."""
+
     throttle_time_ms: Annotated[Int32, V(ignorable=True)] = 0
     error_code: Int16 = 0
+    #: -1 after an error.
     producer_id: Int64 = -1
+    #: Brokers refuse batches of a lower one. -1 after an error.
     producer_epoch: Int16 = 0
 
 
