@@ -54,9 +54,6 @@ PRODUCE_ASKS = {
     "is_plain": None,
     "lease": None,
     "info": None,
-    "waiting": None,
-    "appended": None,
-    "appends": None,
 }
 
 #: What they call. A check may stand in a call that raises, without a condition around it: a new name
@@ -71,20 +68,18 @@ PRODUCE_CALLS = {
     "append": "length, checksum, every field of every record, one batch, no control batch",
     "grant": "no quotas",
     "ProduceRow": None,
-    "_Waiting": None,
+    "DelayedProduce": None,
     "_serve": None,
-    "_error": None,
-    "_refused": None,
-    "all_appended": None,
+    "appended": None,
     "answer": None,
     "append_later": None,
-    "appended_in_turn": None,
-    "at_end": None,
     "enumerate": None,
     "in_background": None,
     "len": None,
+    "named": None,
     "partial": None,
-    "setdefault": None,
+    "refuse": None,
+    "settle": None,
     "token": None,
 }
 

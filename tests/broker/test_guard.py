@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.broker.api import k00_produce, k03_metadata, k21_delete_records
+from ottla.broker.api import k03_metadata, k21_delete_records
 from ottla.broker.broker import Broker
 from ottla.client.errors import ConnectionLost
 from ottla.config import BrokerConfig
 from ottla.controller import NewTopic, create_topic
 from ottla.errors import RequestTimedOut
+from ottla.replication.delayed_produce import DelayedProduce
 from ottla.replication.partition import Partition
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest
@@ -152,7 +153,7 @@ async def test_the_callback_of_a_completion(
     """A large Produce is appended by a thread; its answer is given in the callback."""
     async with started(tmp_path) as here:
         with monkeypatch.context() as patched:
-            patched.setattr(k00_produce._Waiting, "_appended", raises(error))
+            patched.setattr(DelayedProduce, "_reported", raises(error))
             # Its deadline answers it.
             large = batch(b"x" * 300_000)
             answer = await here.talk(lambda client: client.produce("t", large, acks=1, timeout_ms=1000))
@@ -167,7 +168,7 @@ async def test_the_answer_at_the_end_of_a_turn(
 ) -> None:
     async with started(tmp_path) as here:
         with monkeypatch.context() as patched:
-            patched.setattr(k00_produce._Waiting, "turn_ended", raises(error))
+            patched.setattr(DelayedProduce, "_turn_ended", raises(error))
             await here.costs_one_connection(produce(-1))
         assert (await here.talk(produce(-1))).responses[0].partitions[0].error_code == 0
     assert len(here.mistakes()) == 1

@@ -30,9 +30,9 @@ MUTANTS = (
     ),
     Mutant(
         "broker.ack-though-the-write-failed",
-        "python/ottla/broker/api/k00_produce.py",
-        "    if not lost:\n",
-        "    if True:\n",
+        "python/ottla/replication/delayed_produce.py",
+        "            if unwritten is not None and unwritten.has(info):\n",
+        "            if False:\n",
         pytest=("tests/broker/test_turns.py::test_what_cannot_be_written_is_not_acknowledged",),
     ),
     Mutant(
@@ -60,7 +60,7 @@ MUTANTS = (
         "broker.what-comes-behind-many-batches-overtakes-them",
         "python/ottla/broker/api/k00_produce.py",
         "left_ms, take, _not_yet)",
-        "left_ms, take, request.appended)",
+        "left_ms, take, call.request.appended)",
         pytest=("tests/broker/test_many_batches.py::test_what_comes_behind_it_is_appended_behind_it",),
     ),
     Mutant(
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "broker.acks-all-without-a-deadline",
-        "python/ottla/broker/api/k00_produce.py",
+        "python/ottla/replication/delayed_produce.py",
         "            self._rooms.deadlines.add(self._timeout_ms, self)\n",
         "            pass\n",
         pytest=(f"{ACKS_ALL}::test_a_produce_that_others_do_not_confirm_times_out",),
@@ -114,9 +114,9 @@ MUTANTS = (
     ),
     Mutant(
         "broker.watermark-moved-again-for-each-answer",
-        "python/ottla/broker/api/k00_produce.py",
-        "        return when_safe(self._rooms.replicas, partition, info, self._safe(index, info))\n",
-        "        return appended(self._rooms.replicas, partition, info, self._safe(index, info))\n",
+        "python/ottla/replication/delayed_produce.py",
+        "                when_safe(self._rooms.replicas, partition, info, partial(self._safe, place))\n",
+        "                appended(self._rooms.replicas, partition, info, partial(self._safe, place))\n",
         pytest=(f"{ACKS_ALL}::test_the_high_watermark_moves_once_for_all_appends_of_a_turn",),
     ),
     Mutant(

@@ -1,49 +1,10 @@
-"""Requests that wait: each is answered exactly once, whatever comes first."""
+"""Deadlines of requests that wait."""
 
 import pytest
 import trio
 import trio.testing
 
-from ottla._core import ProduceRow
-from ottla.replication.delayed import Deadlines, ProduceResult, WaitingProduce
-
-TIMED_OUT = 7
-
-
-def produce(partitions: int) -> tuple[WaitingProduce, list[list[ProduceResult]]]:
-    answers: list[list[ProduceResult]] = []
-    waiting = WaitingProduce([ProduceRow(TIMED_OUT)] * partitions, answers.append, TIMED_OUT)
-    for index in range(partitions):
-        waiting.wait_for(index)
-    return waiting, answers
-
-
-def test_a_produce_is_answered_with_its_last_partition() -> None:
-    waiting, answers = produce(2)
-    waiting.settled(1, ProduceRow(base_offset=10))
-    waiting.registered()
-    assert answers == []
-    waiting.settled(0, ProduceRow(base_offset=20))
-    assert answers == [[ProduceRow(base_offset=20), ProduceRow(base_offset=10)]]
-    assert waiting.done
-
-
-def test_partitions_that_settle_before_all_are_registered_do_not_answer_early() -> None:
-    waiting, answers = produce(1)
-    waiting.settled(0, ProduceRow(base_offset=5))
-    assert answers == []
-    waiting.registered()
-    assert answers == [[ProduceRow(base_offset=5)]]
-
-
-def test_a_produce_that_expires_tells_which_partitions_were_late_and_hears_no_more() -> None:
-    waiting, answers = produce(2)
-    waiting.registered()
-    waiting.settled(0, ProduceRow(base_offset=5))
-    waiting.expire()
-    waiting.settled(1, ProduceRow(base_offset=6))
-    waiting.expire()
-    assert answers == [[ProduceRow(base_offset=5), ProduceRow(TIMED_OUT)]]
+from ottla.replication.delayed import Deadlines
 
 
 class Recorded:

@@ -75,7 +75,7 @@ async def _elect(
     try:
         results = mine.add(await rooms.controller.elect_leaders(names, unclean=asked.election_type == UNCLEAN))
     except NotController as error:
-        for name in () if asked.topic_partitions is None else names:
+        for name in names:
             await slices.row()
             errors[name] = error
         return errors
