@@ -27,6 +27,7 @@
 //! A request is plain only if every check below lets it pass. The last column says where the check is made under a
 //! lease:
 //!
+//! * `hub`: the hub's gate hands out no request that fails it (`net::session`);
 //! * `here`: this room looks at the request, and hands on what it does not serve;
 //! * `terms`: Python looks when it grants, and a change ends the lease (`Partition.terms` and `Partition.change`);
 //! * `broker`: Python grants no lease at all (`Leases.allow`);
@@ -37,6 +38,7 @@
 //!
 //! | request | check | where |
 //! |---|---|---|
+//! | Produce | the connection may speak | hub |
 //! | Produce | version is 3 or later | here |
 //! | Produce | acks is 0 or 1; or all, where nothing but the append is waited for | here, terms |
 //! | Produce | one partition | here |
@@ -52,6 +54,7 @@
 //! | Produce | size of the batch and of the segment, timestamps, keys on compacted topics | log |
 //! | Produce | producer epoch, sequence number, duplicates | log |
 //! | Produce | no quotas | broker |
+//! | Fetch | the connection may speak | hub |
 //! | Fetch | version is 10 or later (all that is stored may be read) | here |
 //! | Fetch | a consumer, not a replica | here |
 //! | Fetch | everything is read, not only what is committed | here |

@@ -15,6 +15,7 @@ use super::input::{Fresh, Input, Next};
 use super::limits::{Limits, RECEIVED_BYTES_MAX, SENT_BYTES_MAX, SMALL_FRAME_BYTES};
 use super::listeners::Origin;
 use super::reply::{Output, Sent};
+use super::session::Session;
 use super::slots::{Slots, Value};
 use super::times::Times;
 use crate::wire::keys::PRODUCE;
@@ -62,6 +63,8 @@ pub struct Connection {
     pub slots: Slots<Reply>,
     pub output: Output,
     pub state: State,
+    /// Who speaks.
+    pub session: Session,
     /// The client sends no more, or cannot be sent to: the connection ends when what was read is started.
     pub gone: bool,
     /// Its listener was closed: nothing more is read, and it ends when it is owed nothing.
@@ -136,6 +139,7 @@ impl Connection {
             slots: Slots::default(),
             output: Output::default(),
             state: State::Open,
+            session: Session::Open,
             gone: false,
             is_broker: false,
             is_reserved: false,
@@ -189,7 +193,7 @@ impl Connection {
             bytes: &[],
             start: &mut start,
         };
-        match self.input.peek(&none, limits.frame_bytes_max) {
+        match self.input.peek(&none, self.session.frame_bytes_max(limits)) {
             Next::Nothing => false,
             Next::Frame { api_key, .. } => self.slots.may_start(api_key == PRODUCE),
             Next::Bad(_) => true,

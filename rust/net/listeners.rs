@@ -32,6 +32,8 @@ pub struct Listener {
     pub connections_max: usize,
     /// How many may come in a second (`listener.name.X.max.connection.creation.rate`).
     pub rate: Option<Rate>,
+    /// How long its connections have to say who they are before they may speak; None: everybody may speak.
+    pub greeting_ms: Option<u64>,
     /// Nobody is accepted until then.
     pub rest_until_ms: Option<u64>,
 }
@@ -70,6 +72,7 @@ impl Listener {
             connections: 0,
             connections_max: usize::MAX,
             rate: None,
+            greeting_ms: None,
             rest_until_ms: None,
         })
     }

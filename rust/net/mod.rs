@@ -4,7 +4,7 @@
 //! * `listeners`: accepting, and how many may come from where.
 //! * `connection`: one connection's parts and what can be done with them.
 //! * `input`: bytes to frames; `frames`: their pooled memory.
-//! * `admission`: what is refused before anybody handles it.
+//! * `session`: who may speak. `admission`: what is refused before anybody handles it.
 //! * `parts`: a frame shared by the appends of its partitions.
 //! * `slots`: the order of answers, and who may pass whom.
 //! * `reply`: unsent output, memory and file slices; `cold`: slices that are not in the page cache.
@@ -25,6 +25,7 @@ pub mod meter;
 pub mod parts;
 pub mod rate;
 pub mod reply;
+pub mod session;
 pub mod slots;
 pub mod strangers;
 pub mod table;

@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod memory;
+mod sessions;
 mod waiting;
 
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ use super::admission::Api;
 use super::hub::{Disconnected, Event, Hub, Incoming};
 use super::limits::{Limits, SENT_BYTES_MAX};
 use crate::wire::headers::request_frame;
-use crate::wire::keys::PRODUCE;
+use crate::wire::keys::{API_VERSIONS, PRODUCE, SASL_HANDSHAKE};
 use crate::wire::piece::{FileSlice, Piece, Source};
 
 const METADATA: i16 = 3;
@@ -49,7 +50,8 @@ fn rig(limits: Limits) -> Rig {
         (PRODUCE, produce),
         (METADATA, Api::plain(0, 9)),
         (LEADER_AND_ISR, between_brokers),
-        (18, Api::plain(0, 3)),
+        (SASL_HANDSHAKE, Api::plain(0, 1)),
+        (API_VERSIONS, Api::plain(0, 3)),
     ]);
     let mut hub = Hub::new(limits, &apis).unwrap();
     let port = hub.listen("127.0.0.1", 0, "PLAINTEXT").unwrap();

@@ -19,7 +19,7 @@ from ottla.broker.requests import Requests
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "rust" / "direct" / "mod.rs"
-PLACES = {"here", "terms", "broker", "log"}
+PLACES = {"hub", "here", "terms", "broker", "log"}
 #: Python files that serve a Fetch.
 FETCH_FILES = ("broker/api/k01_fetch.py", "broker/fetch/*.py")
 
@@ -157,8 +157,8 @@ def test_what_produce_asks_is_in_the_table() -> None:
     assert named <= table
     for request, check in rows():
         if request == "Produce" and check not in named:
-            # The log and the dispatcher ask; or it is what everyone may do, of which a handler asks nothing yet.
-            assert rows()[request, check] & {"log", "broker"} or check in (
+            # The hub, the log and the dispatcher ask; or it is what everyone may do, of which a handler asks nothing yet.
+            assert rows()[request, check] & {"hub", "log", "broker"} or check in (
                 "everyone may write",
                 "format 2; zstd from version 7 on",
             )

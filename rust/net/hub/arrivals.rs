@@ -171,11 +171,16 @@ impl<T> Hub<T> {
             self.end(connection, Some(error.to_string()));
             return;
         }
-        self.connections.put(connection);
-        if let Some(idle_ms) = self.limits.idle_ms {
-            self.deadlines.push(Reverse((self.now_ms + idle_ms, id)));
-            self.set_timer();
+        let mut listeners = self.listeners.iter();
+        let listener = listeners.find(|one| Arc::ptr_eq(&one.name, &connection.origin.listener));
+        if let Some(greeting_ms) = listener.and_then(|listener| listener.greeting_ms) {
+            connection.session = Session::Greeting {
+                until_ms: self.now_ms + greeting_ms,
+            };
         }
+        self.watch_idleness(&connection);
+        self.connections.put(connection);
+        self.set_timer();
     }
 
     /// Hears connections again whose time is over.
@@ -211,7 +216,6 @@ impl<T> Hub<T> {
         self.watch_listeners();
         self.unmute();
         self.relieve();
-        let idle_ms = self.limits.idle_ms.unwrap_or(0);
         while let Some(&Reverse((deadline, id))) = self.deadlines.peek()
             && deadline <= self.now_ms
         {
@@ -219,19 +223,42 @@ impl<T> Hub<T> {
             let Some(connection) = self.connections.take(id) else {
                 continue;
             };
-            let idle_at = if connection.is_owed() {
-                self.now_ms + idle_ms
-            } else {
-                connection.last_active_ms + idle_ms
-            };
-            if idle_at <= self.now_ms {
+            if connection.session.is_late(self.now_ms) {
+                let reason = "the client did not say in time who it is";
+                self.end(connection, Some(reason.to_owned()));
+            } else if self
+                .idle_at(&connection)
+                .is_some_and(|at| at <= self.now_ms)
+            {
                 self.end(connection, None);
             } else {
+                self.watch_idleness(&connection);
                 self.connections.put(connection);
-                self.deadlines.push(Reverse((idle_at, id)));
             }
         }
         self.set_timer();
+    }
+
+    /// When a connection has been idle for too long, if nothing happens meanwhile.
+    fn idle_at(&self, connection: &Connection) -> Option<u64> {
+        let since_ms = if connection.is_owed() {
+            self.now_ms
+        } else {
+            connection.last_active_ms
+        };
+        Some(since_ms + self.limits.idle_ms?)
+    }
+
+    /// Looks at a connection again when it can be idle for too long, or has had its time to say who it is.
+    fn watch_idleness(&mut self, connection: &Connection) {
+        let late_at = match connection.session {
+            Session::Greeting { until_ms } => Some(until_ms),
+            Session::Open => None,
+        };
+        let at = [late_at, self.idle_at(connection)];
+        if let Some(at_ms) = at.into_iter().flatten().min() {
+            self.deadlines.push(Reverse((at_ms, connection.id)));
+        }
     }
 
     pub(super) fn set_timer(&mut self) {

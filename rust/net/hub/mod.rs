@@ -52,6 +52,7 @@ use super::listeners::{Accepted, Listener, Origin, PerIp};
 use super::meter::Meter;
 use super::rate::{Rate, Window};
 use super::reply::Sent;
+use super::session::{Session, too_early};
 use super::slots::Value;
 use super::table::Table;
 use crate::io::{Completion, Completions, Wake};
@@ -285,6 +286,32 @@ impl<T> Hub<T> {
         self.listeners.push(Listener::bind(host, port, name)?);
         self.watch_listeners();
         self.listeners.last().map_or(Ok(0), Listener::port)
+    }
+
+    /// Connections that come to the listeners of a name from now on may speak when `let_speak` says
+    /// so, and end after `greeting_ms` milliseconds without it. None: everybody may speak.
+    pub fn greet(&mut self, name: &str, greeting_ms: Option<u64>) {
+        for listener in self.listeners.iter_mut().filter(|one| &*one.name == name) {
+            listener.greeting_ms = greeting_ms;
+        }
+    }
+
+    /// It is known who is on a connection: it may speak. Said before the answer to the request that
+    /// told it, or the next request is refused.
+    pub fn let_speak(&mut self, connection: u64) {
+        if let Some(connection) = self.connections.get(connection) {
+            connection.session = Session::Open;
+        }
+    }
+
+    /// A session is over: its connection ends now, for this reason. Its requests that wait are not
+    /// answered.
+    pub fn end_session(&mut self, connection: u64, reason: String) {
+        if let Some(connection) = self.connections.take(connection) {
+            self.end(connection, Some(reason));
+            // The loop is told, even if nobody sends anything.
+            self.wake.signal();
+        }
     }
 
     /// Closes the listeners of a name. Their connections end as soon as they are owed no answer.

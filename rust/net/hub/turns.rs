@@ -242,13 +242,12 @@ impl<T> Hub<T> {
             && self.frames_left > 0
             && visit.frames < VISIT_FRAMES_MAX
         {
-            let (api_key, length) = match connection.input.peek(&fresh, self.limits.frame_bytes_max)
-            {
+            let bytes_max = connection.session.frame_bytes_max(&self.limits);
+            let (api_key, length) = match connection.input.peek(&fresh, bytes_max) {
                 Next::Nothing => break,
                 Next::Bad(length) => {
                     let reason = format!(
-                        "a frame of {length} bytes announced, at most {} are allowed{}",
-                        self.limits.frame_bytes_max,
+                        "a frame of {length} bytes announced, at most {bytes_max} are allowed{}",
                         strangers::seems(length)
                     );
                     connection.refuse(reason);
@@ -256,6 +255,10 @@ impl<T> Hub<T> {
                 }
                 Next::Frame { api_key, length } => {
                     if !connection.slots.may_start(api_key == PRODUCE) {
+                        break;
+                    }
+                    if !connection.session.may_send(api_key) {
+                        connection.refuse(too_early(api_key));
                         break;
                     }
                     (api_key, length)
@@ -312,7 +315,10 @@ impl<T> Hub<T> {
             }
         }
         if connection.state == State::Open {
-            let (bytes_max, now_ms) = (self.limits.frame_bytes_max, self.now_ms);
+            let (bytes_max, now_ms) = (
+                connection.session.frame_bytes_max(&self.limits),
+                self.now_ms,
+            );
             let kept = connection
                 .input
                 .keep(&mut fresh, bytes_max, &self.pool, now_ms);

@@ -274,6 +274,18 @@ impl Hub {
         self.hub.lock().reserve_for(listeners);
     }
 
+    fn greet(&self, name: &str, greeting_ms: Option<u64>) {
+        self.hub.lock().greet(name, greeting_ms);
+    }
+
+    fn let_speak(&self, connection: u64) {
+        self.hub.lock().let_speak(connection);
+    }
+
+    fn end_session(&self, connection: u64, reason: String) {
+        self.hub.lock().end_session(connection, reason);
+    }
+
     fn stop_listening(&self, name: &str) {
         self.hub.lock().stop_listening(name);
     }

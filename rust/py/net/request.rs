@@ -45,10 +45,6 @@ pub struct Request {
     client_id: Option<Arc<str>>,
     origin: Arc<Origin>,
     answered: AtomicBool,
-    /// The message, if it was decoded before the request is handled.
-    message: Mutex<Option<Py<PyAny>>>,
-    /// What lives as long as the request does.
-    kept: OnceLock<Py<PyAny>>,
     quota: Mutex<Option<Quota>>,
     /// Whether memory was asked for, for its answer.
     reserved: AtomicBool,
@@ -83,8 +79,6 @@ impl Request {
             client_id: incoming.client_id,
             origin: incoming.origin,
             answered: AtomicBool::new(false),
-            message: Mutex::new(None),
-            kept: OnceLock::new(),
             quota: Mutex::new(None),
             reserved: AtomicBool::new(false),
         }
@@ -172,21 +166,6 @@ impl Drop for Request {
 
 #[pymethods]
 impl Request {
-    /// Keeps the message that the request was decoded to, until it is taken.
-    fn put_message(&self, message: Py<PyAny>) {
-        *self.message.lock() = Some(message);
-    }
-
-    /// Keeps an object as long as there is a request. There is one such object at most: a later one is not kept.
-    fn keep(&self, object: Py<PyAny>) {
-        let _ = self.kept.set(object);
-    }
-
-    /// The message that was put here, once; None if there was none.
-    fn take_message(&self) -> Option<Py<PyAny>> {
-        self.message.lock().take()
-    }
-
     #[getter]
     fn api_key(&self) -> i16 {
         self.ticket.api_key

@@ -1,0 +1,162 @@
+//! The gate: who may not speak yet is not served.
+
+use super::*;
+
+const LONG_MS: u64 = 60_000;
+
+/// A hub whose clients have to say who they are.
+fn shut(greeting_ms: u64) -> Rig {
+    let mut rig = rig(Limits::default());
+    rig.hub.greet("PLAINTEXT", Some(greeting_ms));
+    rig
+}
+
+/// Serves until the connection has ended. Returns the keys that were handed out, and the reason.
+fn until_end(rig: &mut Rig, handle: &mut dyn FnMut(&mut Hub<u32>, Incoming)) -> (Vec<i16>, String) {
+    let mut keys = Vec::new();
+    rig.serve(
+        &mut |hub, incoming| {
+            keys.push(incoming.ticket.api_key);
+            handle(hub, incoming);
+        },
+        &mut |rig| !rig.ended.is_empty(),
+    );
+    (keys, rig.ended.remove(0).reason.unwrap_or_default())
+}
+
+fn answer(hub: &mut Hub<u32>, incoming: Incoming) {
+    hub.reply(incoming.ticket, |to| to.push(1), vec![]);
+}
+
+#[test]
+fn nothing_but_a_greeting_is_handed_out() {
+    for key in [PRODUCE, METADATA, LEADER_AND_ISR] {
+        let mut rig = shut(LONG_MS);
+        let mut client = rig.connect();
+        client.write_all(&request(key, 1, b"")).unwrap();
+        let (keys, reason) = until_end(&mut rig, &mut answer);
+        assert!(keys.is_empty());
+        assert_eq!(
+            reason,
+            format!("API key {key} before it is known who the client is")
+        );
+    }
+}
+
+#[test]
+fn what_is_pipelined_behind_a_greeting_is_refused_after_its_answer() {
+    let mut rig = shut(LONG_MS);
+    let mut client = rig.connect();
+    for key in [API_VERSIONS, SASL_HANDSHAKE, PRODUCE] {
+        client.write_all(&request(key, key.into(), b"")).unwrap();
+    }
+    let (keys, reason) = until_end(&mut rig, &mut answer);
+    assert_eq!(keys, [API_VERSIONS, SASL_HANDSHAKE]);
+    assert!(reason.starts_with("API key 0 before"), "{reason}");
+    // Both answers leave, and nothing else.
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len(), 2 * (4 + 4 + 1));
+}
+
+#[test]
+fn who_is_known_may_speak_and_what_waits_behind_the_greeting_too() {
+    let mut rig = shut(LONG_MS);
+    let mut client = rig.connect();
+    for key in [SASL_HANDSHAKE, PRODUCE, METADATA] {
+        client.write_all(&request(key, key.into(), b"")).unwrap();
+    }
+    let mut greeting = None;
+    rig.serve(&mut |_, incoming| greeting = Some(incoming), &mut |_| true);
+    let mut served = Vec::new();
+    for _ in 0..3 {
+        rig.turn(50, &mut |_, incoming| {
+            if incoming.ticket.api_key == SASL_HANDSHAKE {
+                greeting = Some(incoming);
+            } else {
+                served.push(incoming.ticket.api_key);
+            }
+        });
+    }
+    assert!(served.is_empty(), "they wait for the greeting's answer");
+    let greeting = greeting.unwrap();
+    rig.hub.let_speak(greeting.ticket.connection);
+    answer(&mut rig.hub, greeting);
+    let count = AtomicUsize::new(0);
+    rig.serve(
+        &mut |hub, incoming| {
+            served.push(incoming.ticket.api_key);
+            count.fetch_add(1, Ordering::Relaxed);
+            answer(hub, incoming);
+        },
+        &mut |_| count.load(Ordering::Relaxed) == 2,
+    );
+    assert_eq!(served, [PRODUCE, METADATA]);
+    assert!(rig.ended.is_empty());
+}
+
+#[test]
+fn a_greeting_is_no_large_frame() {
+    let mut rig = shut(LONG_MS);
+    let mut client = rig.connect();
+    client.write_all(&(600_000i32).to_be_bytes()).unwrap();
+    let (keys, reason) = until_end(&mut rig, &mut answer);
+    assert!(keys.is_empty());
+    assert!(reason.contains("at most 524288"), "{reason}");
+}
+
+#[test]
+fn who_says_nothing_or_too_little_ends_in_time() {
+    for frame in [request(SASL_HANDSHAKE, 1, b""), vec![0, 0], vec![]] {
+        let mut rig = shut(50);
+        let mut client = rig.connect();
+        client.write_all(&frame).unwrap();
+        // A greeting that is never answered keeps nobody either.
+        let mut kept = Vec::new();
+        let (_, reason) = until_end(&mut rig, &mut |_, incoming| kept.push(incoming));
+        assert_eq!(reason, "the client did not say in time who it is");
+    }
+}
+
+#[test]
+fn who_is_known_in_time_stays() {
+    let mut rig = shut(100);
+    let _client = rig.connect();
+    let mut silent = rig.connect();
+    silent.write_all(&request(SASL_HANDSHAKE, 1, b"")).unwrap();
+    let mut known = None;
+    rig.serve(
+        &mut |hub, incoming| {
+            let connection = incoming.ticket.connection;
+            hub.let_speak(connection);
+            known = Some(connection);
+            answer(hub, incoming);
+        },
+        &mut |rig| !rig.ended.is_empty(),
+    );
+    assert_eq!(rig.ended.len(), 1);
+    assert_ne!(Some(rig.ended[0].connection), known);
+    assert_eq!(rig.hub.figures().connections, 1);
+}
+
+#[test]
+fn the_end_of_a_session_leaves_what_waits_without_an_answer() {
+    let mut rig = rig(Limits::default());
+    let mut client = rig.connect();
+    client.write_all(&request(METADATA, 1, b"")).unwrap();
+    let waiting = Mutex::new(None);
+    rig.serve(
+        &mut |_, incoming| *waiting.lock() = Some(incoming),
+        &mut |_| waiting.lock().is_some(),
+    );
+    let incoming = waiting.into_inner().unwrap();
+    let ticket = incoming.ticket;
+    rig.hub.end_session(ticket.connection, "it is over".into());
+    assert!(!rig.hub.is_waiting(ticket));
+    answer(&mut rig.hub, incoming);
+    let (_, reason) = until_end(&mut rig, &mut answer);
+    assert_eq!(reason, "it is over");
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).unwrap();
+    assert!(all.is_empty());
+}
