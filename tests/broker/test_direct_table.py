@@ -157,7 +157,7 @@ def test_what_produce_asks_is_in_the_table() -> None:
     assert named <= table
     for request, check in rows():
         if request == "Produce" and check not in named:
-            # The hub, the log and the dispatcher ask; or it is what everyone may do, of which a handler asks nothing yet.
+            # The hub, the log and the dispatcher ask; or everyone may do it, and no handler asks yet.
             assert rows()[request, check] & {"hub", "log", "broker"} or check in (
                 "everyone may write",
                 "format 2; zstd from version 7 on",

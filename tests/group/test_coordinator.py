@@ -75,9 +75,7 @@ class Hosting:
 
     async def commit(self, group: str, offset: int, *, generation: int = -1, member: str = "") -> int:
         commits = {T0: CommittedOffset(offset, -1, "", self.wall[0])}
-        return await self.finished(
-            lambda done: self.groups.commit(group, member, None, generation, commits, done, in_turn=True)
-        )
+        return await self.finished(lambda done: self.groups.commit(group, member, None, generation, commits, done))
 
     async def commit_in_transaction(self, group: str, producer_id: int, offset: int) -> int:
         commits = {T0: CommittedOffset(offset, -1, "", self.wall[0])}

@@ -27,7 +27,7 @@ async def outcomes(path: Path, values: Sequence[Any], mistaken: int | None = Non
                 told[number] = error
                 assert number != mistaken, "a mistake"
 
-            here.topic.append_in_turn(0, 0, [(b"key", value)], appended)
+            here.topic.append_shared(0, 0, [(b"key", value)], appended)
         here.turn.end()
         await comes_true("all answers", lambda: len(told) == len(values))
         return [told[number] for number in range(len(values))]

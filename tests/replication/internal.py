@@ -69,5 +69,6 @@ async def opened(
         )
         nursery.start_soon(server.run, lambda request: None)
         nursery.start_soon(deadlines.run)
+        turn.is_open = in_turns
         yield Opened(replicas, topic, deadlines, turn, created)
         nursery.cancel_scope.cancel()

@@ -156,7 +156,7 @@ async def test_the_appends_of_a_turn_are_one_batch(tmp_path: Path) -> None:
                 if len(answers) == 3:
                     safe.set()
 
-            here.topic.append_in_turn(0, 0, [(key, b"v") for key in records], appended)
+            here.topic.append_shared(0, 0, [(key, b"v") for key in records], appended)
 
         append("a", b"1", b"2")
         append("b", b"3")
@@ -166,6 +166,7 @@ async def test_the_appends_of_a_turn_are_one_batch(tmp_path: Path) -> None:
         append("c", b"5")
         here.turn.end()
         await safe.wait()
+        here.turn.is_open = True
         append("refused", b"6")
         await here.apply(0, 2)
         here.turn.end()

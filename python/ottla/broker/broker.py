@@ -268,7 +268,7 @@ class Broker:
         self.log.info("listening on %s", ", ".join(map(str, self.addresses.listening)))
         connection_limits.apply(self.config, self.server.hub)
         served = trio.Event()
-        requests = Requests(self.serving, self)
+        requests = Requests(self.serving, self, self.turn)
         nursery.start_soon(self._serve, requests, served)
         nursery.start_soon(self.deadlines.run)
         nursery.start_soon(self.logs.run)

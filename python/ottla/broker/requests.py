@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla._core import Request
     from ottla.broker.quotas.clients import ClientQuotas
     from ottla.broker.serving import Serving
+    from ottla.replication.turn import Turn
     from ottla.wire.schema import Api
 
 log = logging.getLogger("ottla.requests")
@@ -50,10 +51,11 @@ class _Way(NamedTuple):
 
 
 class Requests:
-    """The handlers of one broker, by key. `rooms`: the broker."""
+    """The handlers of one broker, by key. `rooms`: the broker. `turn`: the hub's, in which requests are handed out."""
 
-    def __init__(self, serving: Serving, rooms: object) -> None:
+    def __init__(self, serving: Serving, rooms: object, turn: Turn) -> None:
         self._serving = serving
+        self._turn = turn
         self._rooms = rooms
         self._ways = {
             key: _Way(SUPPORTED[key], module.handle, inspect.iscoroutinefunction(module.handle))
@@ -68,6 +70,7 @@ class Requests:
 
     def handle(self, request: Request) -> None:
         """Starts one request. The handler answers it, now or later."""
+        self._turn.is_open = True
         way = self._ways[request.api_key]
         call: AnyCall = Call(self._serving, way.api, request)
         try:

@@ -318,12 +318,8 @@ class GroupCoordinator:
         generation: int,
         commits: Commits,
         done: Done,
-        *,
-        in_turn: bool,
     ) -> None:
-        """Stores offsets; `done` is called when they are safe. `in_turn`: whether this is called inside the hub's turn,
-        whose commits are written together.
-        """
+        """Stores offsets; `done` is called when they are safe. Commits of one turn of the hub are written together."""
         hosted = self.groups.get(group_id)
         if hosted is None:
             error = self.missing(group_id, may_be_empty=True)
@@ -351,8 +347,7 @@ class GroupCoordinator:
                 offsets.appended(commits, last_offset - len(commits) + 1)
                 done(0)
 
-        append = self.topic.append_in_turn if in_turn else self.topic.append_then
-        return append(hosted.index, hosted.leader_epoch, new, appended)
+        return self.topic.append_shared(hosted.index, hosted.leader_epoch, new, appended)
 
     def commit_in_transaction(
         self,

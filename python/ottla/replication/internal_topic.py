@@ -67,7 +67,7 @@ class InternalTopic:
     """One internal topic as its coordinator uses it. All methods are called from the loop's thread.
 
     `partition_count` is asked for how many partitions there are (or will be); `create` makes the topic and returns when
-    it has leaders. `turn` is the hub's, for `append_in_turn`. `load_bytes`: how much is read at once. `required_acks`:
+    it has leaders. `turn` is the hub's, for `append_shared`. `load_bytes`: how much is read at once. `required_acks`:
     with 0 or 1 an append is done when it is in the log, without the other replicas and the disk.
     """
 
@@ -182,11 +182,11 @@ class InternalTopic:
             is_safe_at_once=self._is_safe_at_once,
         )
 
-    def append_in_turn(self, index: int, term: int, records: NewRecords, done: Callable[[int, int], None]) -> None:
-        """The same for small appends that come by the dozen, from handlers that run inside the hub's turn: those of a
-        turn and a partition are one batch, written at its end.
+    def append_shared(self, index: int, term: int, records: NewRecords, done: Callable[[int, int], None]) -> None:
+        """The same for small appends that come by the dozen. Those of one turn of the hub and one partition are one
+        batch, which is written at its end. Outside of a turn each is written alone.
         """
-        if self._turn is None:
+        if self._turn is None or not self._turn.is_open:
             return self.append_then(index, term, records, done)
         shared = self._shared.get(index)
         size = sum(len(key) + len(value or b"") for key, value in records)

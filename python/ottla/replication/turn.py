@@ -30,9 +30,14 @@ AtEnd: TypeAlias = Callable[[Lost], object]
 
 
 class Turn:
-    """The appends since the last `end`, and who waits for it. Handlers that run inside the hub's turn use it."""
+    """The appends since the last `end`, and who waits for it. Handlers that run inside the hub's turn use it.
+
+    is_open: The hub has handed out a request since the last `end`, so it will come to the next one by itself. A task
+    that appends outside of the hub's turns calls `end` itself.
+    """
 
     def __init__(self, replicas: Replicas, leases: Leases) -> None:
+        self.is_open = False
         #: Partitions that were appended to, and what the `AppendInfo` of the first append says of losses.
         self.appended: dict[Partition, int] = {}
         self._replicas = replicas
@@ -44,6 +49,7 @@ class Turn:
 
     def end(self) -> None:
         """Writes what was appended, and lets everybody go on."""
+        self.is_open = False
         leased = self._write_leased()
         if not self._waiting and not leased:
             return

@@ -16,7 +16,7 @@ from ottla.errors import CoordinatorNotAvailable, KafkaError, OffsetMetadataTooL
 from ottla.group import tree_offsets
 from ottla.group.records import NO_TIMESTAMP, CommittedOffset
 from ottla.kafka import TopicPartition
-from ottla.slices import Slices, are_few
+from ottla.slices import Slices
 from ottla.wire.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -83,7 +83,6 @@ def _commit(call: OffsetCommit, rooms: GroupRooms, asked: OffsetCommitRequest, r
             asked.generation_id,
             commits,
             lambda error: call.in_slices(rows, _answer(call, rooms, asked, refused, error)),
-            in_turn=are_few(rows, len(call.request)),
         )
 
 
