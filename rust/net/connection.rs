@@ -1,14 +1,10 @@
-//! One connection: its socket, unstarted input, reply slots and unsent output. The hub decides when; what can be done is here.
+//! One connection: its transport, unstarted input, reply slots and unsent output. The hub decides when; what can be done is here.
 
 use std::io;
-use std::io::IoSliceMut;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 
 use super::budget::Moves;
 use super::input::{Fresh, Input, Next};
@@ -18,6 +14,7 @@ use super::reply::{Output, Sent};
 use super::session::Session;
 use super::slots::{Slots, Value};
 use super::times::Times;
+use super::transport::Transport;
 use crate::wire::keys::PRODUCE;
 use crate::wire::piece::{FileSlice, Piece};
 
@@ -56,7 +53,7 @@ pub enum State {
 
 pub struct Connection {
     pub id: u64,
-    pub socket: OwnedFd,
+    pub transport: Transport,
     pub origin: Arc<Origin>,
     pub client_id: Option<Arc<str>>,
     pub input: Input,
@@ -128,10 +125,10 @@ impl Connection {
         is_client && !self.is_owed() && !is_held_back && !self.in_ready && !self.in_dirty
     }
 
-    pub fn new(id: u64, socket: OwnedFd, origin: Origin, now_ms: u64) -> Self {
+    pub fn new(id: u64, transport: Transport, origin: Origin, now_ms: u64) -> Self {
         Self {
             id,
-            socket,
+            transport,
             origin: Arc::new(origin),
             client_id: None,
             leaving: false,
@@ -208,9 +205,8 @@ impl Connection {
         bytes[..head.len()].copy_from_slice(head);
         let rest = &mut bytes[head.len()..];
         let missing = rest.len();
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        let length = match rustix::net::recv(&self.socket, rest, flags) {
-            Ok((_, count)) if count == missing => {
+        let length = match self.transport.peek(rest) {
+            Ok(count) if count == missing => {
                 usize::try_from(i32::from_be_bytes(bytes)).unwrap_or(0)
             }
             // The end, an error, or too little: reading it costs no memory.
@@ -222,14 +218,12 @@ impl Connection {
 
     /// Bytes that the socket has and nobody read.
     pub fn unread(&self) -> u64 {
-        rustix::io::ioctl_fionread(&self.socket).unwrap_or(0)
+        self.transport.unread()
     }
 
     /// Whether the socket takes more.
     pub fn is_writable(&self) -> bool {
-        let mut poll = [PollFd::new(&self.socket, PollFlags::OUT)];
-        let now = Timespec::default();
-        matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(count) if count > 0)
+        self.transport.is_writable()
     }
 
     /// Whether what the client sent before it left can still make a whole frame. Asked when it left while it was not read.
@@ -249,14 +243,11 @@ impl Connection {
         let (direct, is_rest) = self.input.direct().unwrap_or_default();
         let wanted = direct.len().min(RECEIVED_BYTES_MAX);
         let received = if wanted == 0 {
-            rustix::net::recv(&self.socket, &mut shared[head..], RecvFlags::DONTWAIT)
-                .map(|(count, _)| count)
+            self.transport.read(&mut shared[head..])
         } else if wanted < direct.len() || !is_rest || shared.is_empty() {
-            rustix::net::recv(&self.socket, &mut direct[..wanted], RecvFlags::DONTWAIT)
-                .map(|(count, _)| count)
+            self.transport.read(&mut direct[..wanted])
         } else {
-            let mut vector = [IoSliceMut::new(direct), IoSliceMut::new(shared)];
-            rustix::io::readv(&self.socket, &mut vector)
+            self.transport.read_two(direct, shared)
         };
         match received {
             Ok(0) => Ok(Received::End),
@@ -310,8 +301,9 @@ impl Connection {
         if left == 0 && !self.output.is_empty() {
             return Ok(Sent::Budget);
         }
-        let socket = self.socket.as_fd();
-        let (sent, count) = self.output.send(socket, left, now_ms, is_warm)?;
+        let (sent, count) = self
+            .output
+            .send(&mut self.transport, left, now_ms, is_warm)?;
         self.sent_in_round.1 += count;
         Ok(sent)
     }

@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::limits::Limits;
 use super::rate::Rate;
+use super::transport::Transport;
 
 /// Where a connection comes from and where it was accepted.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct Listener {
     pub connections_max: usize,
     /// How many may come in a second (`listener.name.X.max.connection.creation.rate`).
     pub rate: Option<Rate>,
+    /// How the bytes of its connections move.
+    pub transport: fn(OwnedFd) -> Transport,
     /// How long its connections have to say who they are before they may speak; None: everybody may speak.
     pub greeting_ms: Option<u64>,
     /// Nobody is accepted until then.
@@ -40,7 +43,7 @@ pub struct Listener {
 
 /// What one accept brought.
 pub enum Accepted {
-    Connection(OwnedFd, Origin),
+    Connection(Transport, Origin),
     /// Nobody waits.
     Nobody,
     /// The process or the machine has no descriptor or memory left for more.
@@ -72,6 +75,7 @@ impl Listener {
             connections: 0,
             connections_max: usize::MAX,
             rate: None,
+            transport: Transport::Plain,
             greeting_ms: None,
             rest_until_ms: None,
         })
@@ -126,7 +130,7 @@ impl Listener {
             let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, bytes);
         }
         Ok(Accepted::Connection(
-            socket,
+            (self.transport)(socket),
             Origin {
                 peer,
                 local,

@@ -7,6 +7,7 @@
 //! * `session`: who may speak. `admission`: what is refused before anybody handles it.
 //! * `parts`: a frame shared by the appends of its partitions.
 //! * `slots`: the order of answers, and who may pass whom.
+//! * `transport`: how the bytes of a connection move.
 //! * `reply`: unsent output, memory and file slices; `cold`: slices that are not in the page cache.
 //! * `meter`: what requests cost, for metrics; `times`: which part of a request's time went where.
 //! * `limits`: every bound, with its reason.
@@ -32,3 +33,4 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 pub mod times;
+pub mod transport;

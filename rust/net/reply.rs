@@ -8,12 +8,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
 
 use rustix::io::{Errno, ReadWriteFlags};
-use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::limits::JOINED_BYTES_MAX;
+use super::transport::Transport;
 use crate::wire::piece::{FileSlice, Piece};
 
 /// Pieces in one sendmsg.
@@ -158,7 +158,7 @@ impl Output {
     /// Sends until everything is sent, `bytes_max` are, the socket is full, or a slice is cold by the judgement of `is_warm`.
     pub fn send(
         &mut self,
-        socket: BorrowedFd<'_>,
+        transport: &mut Transport,
         bytes_max: usize,
         now_ms: u64,
         is_warm: &mut dyn FnMut(&FileSlice) -> bool,
@@ -167,12 +167,12 @@ impl Output {
         let outcome = loop {
             let result = match self.pieces.front() {
                 None => break Sent::All,
-                Some(Piece::Bytes(_)) => self.send_memory(socket),
+                Some(Piece::Bytes(_)) => self.send_memory(transport),
                 Some(Piece::File(_)) => {
                     if total >= bytes_max {
                         break Sent::Budget;
                     }
-                    match self.send_slice(socket, bytes_max - total, now_ms, is_warm)? {
+                    match self.send_slice(transport, bytes_max - total, now_ms, is_warm)? {
                         None => break Sent::Cold,
                         Some(result) => result,
                     }
@@ -198,10 +198,10 @@ impl Output {
     }
 
     /// How much was sent, and whether that is all that was tried.
-    fn send_memory(&mut self, socket: BorrowedFd<'_>) -> Result<(usize, bool), Errno> {
+    fn send_memory(&mut self, transport: &mut Transport) -> Result<(usize, bool), Errno> {
         let mut vector = [IoSlice::new(&[]); VECTOR_MAX];
         let (mut count, mut bytes) = (0, 0);
-        let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let mut is_followed = false;
         for piece in &self.pieces {
             match piece {
                 Piece::Bytes(memory) if count < VECTOR_MAX => {
@@ -212,17 +212,12 @@ impl Output {
                 }
                 _ => {
                     // More follows at once: the header of a slice should not travel alone.
-                    flags |= SendFlags::MORE;
+                    is_followed = true;
                     break;
                 }
             }
         }
-        let sent = if count == 1 {
-            rustix::net::send(socket, &vector[0], flags)?
-        } else {
-            let mut control = SendAncillaryBuffer::default();
-            rustix::net::sendmsg(socket, &vector[..count], &mut control, flags)?
-        };
+        let sent = transport.write(&vector[..count], is_followed)?;
         self.memory_bytes -= sent;
         self.advance(sent as u64);
         Ok((sent, sent == bytes))
@@ -230,7 +225,7 @@ impl Output {
 
     fn send_slice(
         &mut self,
-        socket: BorrowedFd<'_>,
+        transport: &mut Transport,
         bytes_max: usize,
         now_ms: u64,
         is_warm: &mut dyn FnMut(&FileSlice) -> bool,
@@ -254,8 +249,8 @@ impl Output {
             self.warm_until_ms = now_ms + WARM_MS;
         }
         let descriptor = slice.file.descriptor()?;
-        let mut position = slice.position + self.sent;
-        match rustix::fs::sendfile(socket, &*descriptor, Some(&mut position), part as usize) {
+        let position = slice.position + self.sent;
+        match transport.write_file(descriptor.as_fd(), position, part as usize) {
             Ok(0) => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 format!(

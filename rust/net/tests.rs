@@ -3,6 +3,7 @@
 mod descriptors;
 mod memory;
 mod sessions;
+mod transports;
 mod waiting;
 
 use std::collections::HashMap;

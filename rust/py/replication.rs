@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use super::log::Log;
 use super::net::Completions;
+use crate::net::transport::Transport;
 use crate::replication::{
     self, FetcherSettings, PartitionKey, Quota, Replica, Terms, Throttled, Window,
 };
@@ -196,6 +197,7 @@ impl Fetcher {
             backoff: Duration::from_millis(backoff_ms.into()),
             socket_timeout: Duration::from_millis(socket_timeout_ms.into()),
             receive_buffer_bytes: usize::try_from(receive_buffer_bytes).unwrap_or(0),
+            transport: Transport::Plain,
         };
         let queue = completions.queue();
         let notify = move || queue.push(token, Box::new(|py| Ok(py.None())));

@@ -3,19 +3,19 @@
 //! The thread waits in `poll` for the socket and for the table's `closing`, so that closing a fetcher interrupts it wherever it waits: while it
 //! connects, sends, or reads. Only the look-up of a host's name cannot be interrupted.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::large::{LargeAnswers, Place};
 use crate::io::Wake;
+use crate::net::transport::Transport;
 
 /// Why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -109,11 +109,13 @@ pub(super) struct Leader<'a> {
     pub timeout: Duration,
     /// 0: what the system gives.
     pub receive_buffer_bytes: usize,
+    /// How the bytes move.
+    pub transport: fn(OwnedFd) -> Transport,
 }
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    socket: OwnedFd,
+    transport: Transport,
 }
 
 impl Connection {
@@ -151,8 +153,11 @@ impl Connection {
         }
         let _ = sockopt::set_tcp_nodelay(&socket, true);
         let _ = sockopt::set_socket_keepalive(&socket, true);
-        let connection = Self { socket };
-        match rustix::net::connect(&connection.socket, address) {
+        let connected = rustix::net::connect(&socket, address);
+        let connection = Self {
+            transport: (leader.transport)(socket),
+        };
+        match connected {
             Ok(()) => return Ok(connection),
             Err(Errno::INPROGRESS | Errno::INTR) => {}
             Err(error) => return Err(failed(error)),
@@ -161,7 +166,7 @@ impl Connection {
         if !connection.wait(PollFlags::OUT, deadline, closing)? {
             return Err(failed(Errno::TIMEDOUT));
         }
-        let outcome = sockopt::socket_error(&connection.socket);
+        let outcome = sockopt::socket_error(&connection.transport);
         outcome.and_then(|outcome| outcome).map_err(failed)?;
         Ok(connection)
     }
@@ -172,7 +177,7 @@ impl Connection {
             let closing_fd = closing.fd();
             let mut descriptors = [
                 PollFd::new(&closing_fd, PollFlags::IN),
-                PollFd::new(&self.socket, flags),
+                PollFd::new(&self.transport, flags),
             ];
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = Timespec {
@@ -196,11 +201,11 @@ impl Connection {
         }
     }
 
-    pub fn send(&self, frame: &[u8], timeout: Duration, closing: &Wake) -> Result<(), Broken> {
+    pub fn send(&mut self, frame: &[u8], timeout: Duration, closing: &Wake) -> Result<(), Broken> {
         let deadline = Instant::now() + timeout;
         let mut rest = frame;
         while !rest.is_empty() {
-            match rustix::net::send(&self.socket, rest, SendFlags::NOSIGNAL) {
+            match self.transport.write(&[IoSlice::new(rest)], false) {
                 Ok(sent) => rest = rest.get(sent..).unwrap_or_default(),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
@@ -243,7 +248,7 @@ impl Connection {
 
     /// Reads one frame.
     pub fn receive(
-        &self,
+        &mut self,
         answer: &mut Answer,
         room: &Room<'_>,
         timeout: Duration,
@@ -266,9 +271,9 @@ impl Connection {
                 }
             }
             let bytes = &mut answer.bytes;
-            match rustix::net::recv(&self.socket, spare_capacity(bytes), RecvFlags::DONTWAIT) {
-                Ok((0, _)) if bytes.is_empty() => return lost("the leader closed the connection"),
-                Ok((0, _)) => {
+            match self.transport.read_spare(bytes) {
+                Ok(0) if bytes.is_empty() => return lost("the leader closed the connection"),
+                Ok(0) => {
                     return lost("the leader closed the connection in the middle of an answer");
                 }
                 Ok(_) => {}

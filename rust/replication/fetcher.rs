@@ -19,6 +19,7 @@
 //! leader go on. What is wrong with a connection or an answer as a whole starts the connection and the session anew after a back-off.
 
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -36,6 +37,7 @@ use super::table::{
 };
 use crate::io::panics::catching;
 use crate::log::LogError;
+use crate::net::transport::Transport;
 use crate::records::Batches;
 use crate::wire::fetch::{
     FLEXIBLE_SINCE, PartitionResponse, PartitionToFetch, READ_UNCOMMITTED, RequestToSend,
@@ -78,6 +80,8 @@ pub struct FetcherSettings {
     pub socket_timeout: Duration,
     /// 0: what the system gives.
     pub receive_buffer_bytes: usize,
+    /// How the bytes of its connections move.
+    pub transport: fn(OwnedFd) -> Transport,
 }
 
 /// A thread that fetches from one leader, until it is closed or dropped. All methods may be called from any thread.
@@ -252,7 +256,7 @@ impl Worker {
         let frame = self.request_frame(&named, wait)?;
         let closing = &self.table.closing;
         let timeout = self.settings.socket_timeout;
-        let connection = match self.connection.take() {
+        let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => Connection::open(&self.leader(), closing)?,
         };
@@ -289,6 +293,7 @@ impl Worker {
             port: self.settings.port,
             timeout: self.settings.socket_timeout,
             receive_buffer_bytes: self.settings.receive_buffer_bytes,
+            transport: self.settings.transport,
         }
     }
 

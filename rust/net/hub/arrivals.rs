@@ -56,14 +56,14 @@ impl<T> Hub<T> {
                     self.set_timer();
                     return Ok(());
                 }
-                Accepted::Connection(socket, origin) => {
+                Accepted::Connection(transport, origin) => {
                     listener.connections += 1;
                     let own = listener.rate.as_mut();
                     let own_ms = own.map_or(0, |rate| rate.record(self.now_ms));
                     let all = self.rate.as_mut().filter(|_| !is_protected);
                     let wait_ms = all.map_or(0, |rate| rate.record(self.now_ms)).max(own_ms);
                     listener.rest_until_ms = (wait_ms > 0).then_some(self.now_ms + wait_ms);
-                    self.admit(socket, origin);
+                    self.admit(transport, origin);
                     if wait_ms > 0 {
                         self.watch_listeners();
                         self.set_timer();
@@ -143,7 +143,7 @@ impl<T> Hub<T> {
         self.watch_listeners();
     }
 
-    pub(super) fn admit(&mut self, socket: OwnedFd, origin: Origin) {
+    pub(super) fn admit(&mut self, transport: Transport, origin: Origin) {
         self.figures.accepted_total += 1;
         if let Err(reason) = self.per_ip.enter(origin.peer.ip(), &self.limits) {
             self.left(&origin);
@@ -156,14 +156,14 @@ impl<T> Hub<T> {
             return;
         }
         let id = self.connections.reserve();
-        let mut connection = Box::new(Connection::new(id, socket, origin, self.now_ms));
+        let mut connection = Box::new(Connection::new(id, transport, origin, self.now_ms));
         connection.is_reserved = self
             .reserved
             .iter()
             .any(|name| **name == *connection.origin.listener);
         let added = epoll::add(
             &self.epoll,
-            &connection.socket,
+            &connection.transport,
             EventData::new_u64(id),
             READING,
         );

@@ -55,6 +55,7 @@ use super::reply::Sent;
 use super::session::{Session, too_early};
 use super::slots::Value;
 use super::table::Table;
+use super::transport::Transport;
 use crate::io::{Completion, Completions, Wake};
 use crate::wire::headers::{RequestHeader, response_header_version};
 use crate::wire::keys::{self, PRODUCE};
@@ -293,6 +294,14 @@ impl<T> Hub<T> {
     pub fn greet(&mut self, name: &str, greeting_ms: Option<u64>) {
         for listener in self.listeners.iter_mut().filter(|one| &*one.name == name) {
             listener.greeting_ms = greeting_ms;
+        }
+    }
+
+    /// Connections that come to a listener of this name from now on have this transport.
+    #[cfg(test)]
+    pub fn wrap(&mut self, name: &str, transport: fn(OwnedFd) -> Transport) {
+        for listener in self.listeners.iter_mut().filter(|one| &*one.name == name) {
+            listener.transport = transport;
         }
     }
 

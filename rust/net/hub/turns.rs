@@ -408,7 +408,13 @@ impl<T> Hub<T> {
             self.end(connection, reason);
             return;
         }
-        if connection.has_startable(&self.limits) && !mem::replace(&mut connection.in_ready, true) {
+        // Epoll says nothing of what the transport holds.
+        let holds = connection.transport.buffered() > 0
+            && !self.draining
+            && connection.may_read(&self.limits);
+        connection.readable |= holds;
+        let has_work = holds || connection.has_startable(&self.limits);
+        if has_work && !mem::replace(&mut connection.in_ready, true) {
             connection.ready_us = self.meter.as_ref().map_or(0, |meter| meter.last_us());
             self.ready.push_back(connection.id);
         }
@@ -445,7 +451,7 @@ impl<T> Hub<T> {
     fn set_interest(&mut self, connection: &mut Connection, reads: bool, blocked: bool) {
         if connection.gone && connection.watched {
             // A broken connection would be reported for ever.
-            let _ = epoll::delete(&self.epoll, &connection.socket);
+            let _ = epoll::delete(&self.epoll, &connection.transport);
             connection.watched = false;
         }
         let mut flags = EventFlags::empty();
@@ -459,7 +465,7 @@ impl<T> Hub<T> {
         // Fails only for a descriptor that is not registered, and all of ours are.
         let _ = epoll::modify(
             &self.epoll,
-            &connection.socket,
+            &connection.transport,
             EventData::new_u64(connection.id),
             flags,
         );

@@ -292,3 +292,22 @@ fn closing_interrupts_who_waits_for_a_place() {
     fetching.fetcher.close();
     assert!(peer.is_closed());
 }
+
+#[test]
+fn answers_are_read_on_where_the_transport_holds_them() {
+    let (leader, one) = (Leader::new(), log());
+    let fetching = Fetching::start(FetcherSettings {
+        transport: Transport::holding,
+        ..settings(&leader)
+    });
+    fetching.add("a-0", &one.log, 1);
+    let mut peer = leader.accept();
+    for offset in 0..3 {
+        let asked = peer.asked();
+        let rows = vec![good("a-0", offset, records(offset, 1, &["a record"]))];
+        peer.answer(&asked, 9, rows);
+    }
+    assert_eq!(peer.asked().session(), (9, 3));
+    assert_eq!(one.log.end_offset(), 3);
+    fetching.has_no_events();
+}

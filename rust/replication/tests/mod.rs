@@ -20,6 +20,7 @@ use super::{
 use crate::log::config::LogConfig;
 use crate::log::tests::{Folder, batch};
 use crate::log::{Log, LogError};
+use crate::net::transport::Transport;
 use crate::records::stamp;
 use crate::traffic::Count;
 use leader::Leader;
@@ -42,6 +43,7 @@ pub fn settings(leader: &Leader) -> FetcherSettings {
         backoff: Duration::from_millis(300),
         socket_timeout: LONG,
         receive_buffer_bytes: 64 * 1024,
+        transport: Transport::Plain,
     }
 }
 
