@@ -149,7 +149,7 @@ mod holding {
 
     use super::*;
 
-    /// What it gives at a time.
+    /// It gives so many bytes at a time.
     pub const PART_BYTES: usize = 7;
 
     fn fill(socket: &OwnedFd, held: &RefCell<Vec<u8>>) -> Result<usize, Errno> {

@@ -10,6 +10,7 @@ from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
 from ottla.controller import prepare
 from ottla.coordination import znodes
+from ottla.coordination.tree import get_or_none
 from ottla.coordination.znodes import BrokerRegistration, Endpoint
 from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.peers.processes import free_port
@@ -35,7 +36,16 @@ async def hears_nothing(caplog: pytest.LogCaptureFixture, settings: dict[str, st
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line is written as soon as a controller is elected, however long that takes here."""
+    named = untold._controller
+
+    async def elected(broker: untold.Waiting) -> str:
+        while await get_or_none(broker.tree, znodes.CONTROLLER) is None:
+            await trio.sleep(0.01)
+        return await named(broker)
+
     monkeypatch.setattr(untold, "UNTOLD_SECONDS", 0.1)
+    monkeypatch.setattr(untold, "_controller", elected)
 
 
 @pytest.mark.trio

@@ -7,10 +7,12 @@ broker's defaults. 5: what was created, with its configuration (KIP-525); flexib
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.admin import Assignment, check_number_of_settings
 from ottla.broker.freeing import Freed
+from ottla.broker.new_leaders import without_leaders
 from ottla.config import TopicConfig
 from ottla.config.describe import describe_topic
 from ottla.controller.admin import NEW_PARTITIONS_MAX, NewTopic
@@ -46,93 +48,108 @@ CONFIGS_BYTES, CONFIGS_OBJECTS_BYTES = 1_500, 6_000
 
 
 async def handle(call: CreateTopics, rooms: AdminRooms) -> None:
-    version = call.version
-    asked = call.message
     if not call.is_large:
         # Those of larger ones are counted already.
-        await call.weigh(len(asked.topics))
-    mine = Freed()
-    results: dict[str, CreatableTopicResult] = mine.add({})
-    created: dict[str, int] = mine.add({})
-    configs: dict[str, TopicConfig] = mine.add({})
-    mutations = call.mutations(THROTTLING_ERRORS_SINCE)
-    slices = Slices()
-    counts: Counter[str] = mine.add(Counter())
-    creation = rooms.admin.creation()
-    for topic in asked.topics:
-        await slices.row()
-        counts[topic.name] += 1
+        await call.weigh(len(call.message.topics))
+    creating = _Creating(call, rooms)
+    await creating.count_names()
+    for some in pieces_of(call.message.topics):
+        await creating.create(some)
+    await creating.wait_for_leaders()
+    creating.mutations.settle()
+    call.reply(await creating.answer())
 
-    async def check(topic: CreatableTopic) -> list[tuple[NewTopic, Assignment]]:
+
+class _Creating:
+    """The topics of one request, until they are answered."""
+
+    def __init__(self, call: CreateTopics, rooms: AdminRooms) -> None:
+        self._call = call
+        self._rooms = rooms
+        self._asked = call.message
+        self._slices = Slices()
+        self._creation = rooms.admin.creation()
+        self.mutations = call.mutations(THROTTLING_ERRORS_SINCE)
+        self._mine = Freed()
+        self._counts: Counter[str] = self._mine.add(Counter())
+        self._results: dict[str, CreatableTopicResult] = self._mine.add({})
+        #: How many partitions each has.
+        self._created: dict[str, int] = self._mine.add({})
+        self._configs: dict[str, TopicConfig] = self._mine.add({})
+
+    async def count_names(self) -> None:
+        """A name that comes twice is refused each time."""
+        for topic in self._asked.topics:
+            await self._slices.row()
+            self._counts[topic.name] += 1
+
+    async def create(self, some: Sequence[CreatableTopic]) -> None:
+        """Writes those that can be to the tree, unless all are only to be looked at."""
+        checked: list[tuple[NewTopic, Assignment]] = []
+        if self._rooms.controller.is_active:
+            await self._creation.look(topic.name for topic in some)
+        for topic in some:
+            await self._slices.row()
+            checked += await self._check(topic)
+        if self._asked.validate_only:
+            return
+        for (new, assignment), error in zip(checked, await self._creation.write(checked), strict=True):
+            await self._slices.row()
+            if error is None:
+                self._created[new.name] = len(assignment)
+            else:
+                self._refuse(new.name, error)
+
+    async def _check(self, topic: CreatableTopic) -> list[tuple[NewTopic, Assignment]]:
         """Returns the topic to write and its assignment; an empty list if the topic is refused."""
-        result = results[topic.name] = CreatableTopicResult(name=topic.name, error_message=None)
+        result = self._results[topic.name] = CreatableTopicResult(name=topic.name, error_message=None)
         try:
-            if not rooms.controller.is_active:
+            if not self._rooms.controller.is_active:
                 raise NotController
-            if counts[topic.name] > 1:
+            if self._counts[topic.name] > 1:
                 raise InvalidRequest("Found multiple entries for this topic.")
-            new, config = _new_topic(rooms, topic)
-            assignment = await creation.check(new)
-            if not asked.validate_only:
-                creation.take(new, assignment)
+            new, config = _new_topic(self._rooms, topic)
+            assignment = await self._creation.check(new)
+            if not self._asked.validate_only:
+                self._creation.take(new, assignment)
                 # What is refused for another reason costs nothing.
-                mutations.take(len(assignment))
+                self.mutations.take(len(assignment))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
             return []
         result.num_partitions = len(assignment)
         result.replication_factor = len(assignment[0])
-        configs[topic.name] = config
+        self._configs[topic.name] = config
         return [(new, assignment)]
 
-    for some in pieces_of(asked.topics):
-        checked: list[tuple[NewTopic, Assignment]] = []
-        if rooms.controller.is_active:
-            await creation.look(topic.name for topic in some)
-        for topic in some:
-            await slices.row()
-            checked += await check(topic)
-        if asked.validate_only:
-            continue
-        for (new, assignment), error in zip(checked, await creation.write(checked), strict=True):
-            await slices.row()
-            if error is None:
-                created[new.name] = len(assignment)
-            else:
-                results[new.name] = CreatableTopicResult(name=new.name, error_code=error.code, error_message=str(error))
-    if created:
+    def _refuse(self, name: str, error: KafkaError) -> None:
+        self._results[name] = CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
 
-        def has_leaders(name: str) -> bool:
-            return rooms.metadata.has_leaders(name, range(created[name]))
+    async def wait_for_leaders(self) -> None:
+        """Clients that are answered find their topics led."""
+        late = RequestTimedOut("The topic is being created, but was not ready in time.")
+        for name in await without_leaders(self._rooms.metadata, self._created, self._asked.timeout_ms):
+            await self._slices.row()
+            self._refuse(name, late)
 
-        with rooms.metadata.patience(max(asked.timeout_ms, 0) / 1000):
-            await rooms.metadata.wait_for_each(has_leaders, created)
-        for name in created:
-            await slices.row()
-            if not has_leaders(name):
-                results[name] = CreatableTopicResult(
-                    name=name,
-                    error_code=RequestTimedOut.code,
-                    error_message="The topic is being created, but was not ready in time.",
-                )
-    mutations.settle()
-    answer = CreateTopicsResponse()
-    memory = call.memory
-    described, described_max = 0, rooms.config.get_int("socket.request.max.bytes") // 2 // CONFIGS_BYTES
-    for topic in asked.topics:
-        await slices.row()
-        result = results[topic.name]
-        if version >= CONFIGS_SINCE and not result.error_code:
-            # Each topic is answered with all of its settings, thirty times what it was asked with.
-            described += 1
-            if described <= described_max:
-                await memory.add(CONFIGS_BYTES, CONFIGS_OBJECTS_BYTES)
-                result.configs = _describe(rooms, configs[topic.name])
-            else:
-                # It is made; an answer that is too large would say nothing of any topic.
-                result.configs, result.topic_config_error_code = None, PolicyViolation.code
-        answer.topics.append(result)
-    call.reply(answer)
+    async def answer(self) -> CreateTopicsResponse:
+        answer = CreateTopicsResponse()
+        described = 0
+        described_max = self._rooms.config.get_int("socket.request.max.bytes") // 2 // CONFIGS_BYTES
+        for topic in self._asked.topics:
+            await self._slices.row()
+            result = self._results[topic.name]
+            if self._call.version >= CONFIGS_SINCE and not result.error_code:
+                # Each topic is answered with all of its settings, thirty times what it was asked with.
+                described += 1
+                if described <= described_max:
+                    await self._call.memory.add(CONFIGS_BYTES, CONFIGS_OBJECTS_BYTES)
+                    result.configs = _describe(self._rooms, self._configs[topic.name])
+                else:
+                    # It is made; an answer that is too large would say nothing of any topic.
+                    result.configs, result.topic_config_error_code = None, PolicyViolation.code
+            answer.topics.append(result)
+        return answer
 
 
 def _new_topic(rooms: AdminRooms, topic: CreatableTopic) -> tuple[NewTopic, TopicConfig]:
