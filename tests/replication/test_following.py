@@ -293,7 +293,7 @@ async def test_many_logs_are_asked_for_at_once(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "kind", ["out_of_range", "refused", *(pytest.param(kind, marks=pytest.mark.judge) for kind in MORE_KINDS)]
+    "kind", ["out_of_range", "corrupt", *(pytest.param(kind, marks=pytest.mark.judge) for kind in MORE_KINDS)]
 )
 async def test_many_are_decided_on_in_slices(
     kind: str,

@@ -31,6 +31,20 @@ from ottla.logging_setup import Repeated, of_partition
 from ottla.net.guard import failed
 from ottla.peers.versions import Needed, lacking
 from ottla.replication import truncation
+from ottla.replication.fetcher_events import (
+    Delayed,
+    Diverged,
+    Event,
+    Fenced,
+    NewerEpoch,
+    NotWritable,
+    OfFetcher,
+    OutOfRange,
+    Panicked,
+    Refused,
+    event_of,
+    is_connection_lost,
+)
 from ottla.replication.questions import NEEDED as QUESTIONS
 from ottla.replication.questions import EpochEnd, LogRange, Questions
 from ottla.slices import Slices
@@ -53,8 +67,6 @@ FETCH_VERSION, FETCH_VERSION_BEFORE_2_7 = 12, 11
 FAILED_S = 30.0
 #: Without a limit of memory. Nobody has so many fetchers.
 PLACES_MAX = 1 << 16
-#: The kind of a fetcher's event: it lost its connection.
-CONNECTION = "connection"
 
 
 class Cut(NamedTuple):
@@ -156,7 +168,7 @@ class Following:
         #: What is to be added, what is to be removed, and what fetchers reported.
         self._new: dict[PartitionKey, None] = {}
         self._gone: dict[PartitionKey, None] = {}
-        self._events: list[FetcherEvent] = []
+        self._rows: list[FetcherEvent] = []
         #: Those that are fetched again after a while, with the generations that they had.
         self._put_off: list[tuple[_Followed, int]] = []
         #: Their leader is not there now.
@@ -244,14 +256,14 @@ class Following:
             if self._is_resized:
                 self._is_resized = False
                 await self._move_to_others()
-            events, self._events = self._events, []
+            rows, self._rows = self._rows, []
             cuts: list[Cut] = []
             lost: dict[int, list[_Followed]] = {}
             unsure: dict[int, list[_Followed]] = {}
             slices = Slices(own=True)
-            for event in events:
+            for row in rows:
                 await slices.row()
-                self._decide(event, cuts, lost, unsure)
+                self._decide(event_of(row), cuts, lost, unsure)
             for leader, several in lost.items():
                 self._nursery.start_soon(self._find_ranges, leader, several)
             for leader, several in unsure.items():
@@ -273,7 +285,7 @@ class Following:
 
     def _decide(
         self,
-        event: FetcherEvent,
+        event: Event,
         cuts: list[Cut],
         lost: dict[int, list[_Followed]],
         unsure: dict[int, list[_Followed]],
@@ -281,41 +293,40 @@ class Following:
         """Puts the logs to cut into `cuts`, those that end where their leader has nothing into `lost`, and those whose
         epochs do not tell whether they agree into `unsure`.
         """
-        if not event.topic:
-            self._troubles.log(logging.WARNING, (event.kind, event.message), "%s", event.message)
+        if isinstance(event, OfFetcher):
+            self._troubles.log(logging.WARNING, (type(event), event.message), "%s", event.message)
             return
-        one = self._current((event.topic, event.partition), event.leader_epoch)
+        one = self._current(event.key, event.leader_epoch)
         if one is None:
             return
-        partition, reason = one.partition, (one.key, event.kind, event.code)
+        partition, reason = one.partition, (one.key, type(event), event.code)
         extra = of_partition(*one.key)
-        match event.kind:
-            case "diverged":
-                end = EpochEnd(event.epoch, event.offset)
+        match event:
+            case Diverged():
                 try:
-                    cuts.append(Cut(partition, _place(partition, end).offset, event.leader_epoch))
+                    cuts.append(Cut(partition, _place(partition, event.end).offset, event.leader_epoch))
                 except KafkaError as error:
                     self._failed(one, error)
-            case "out_of_range":
+            case OutOfRange():
                 lost.setdefault(one.leader, []).append(one)
-            case "newer_epoch":
+            case NewerEpoch():
                 # The leader must still lead when it is asked: then no newer leader's records were read from its log.
                 message = "%s has records of leader epoch %d at the leader of epoch %d: the coordination tree is older"
                 self._troubles.log(
                     logging.WARNING, reason, message, partition, event.epoch, event.leader_epoch, extra=extra
                 )
                 unsure.setdefault(one.leader, []).append(one)
-            case "storage":
+            case NotWritable():
                 self._failed(one, StorageError(event.message))
-            case "delayed":
+            case Delayed():
                 self._troubles.log(logging.INFO, reason, "%s: %s", partition, event.message, extra=extra)
-            case "fenced":
+            case Fenced():
                 message = "%s: a newer leader epoch than %d is known: %s"
                 self._troubles.log(
                     logging.INFO, reason, message, partition, event.leader_epoch, event.message, extra=extra
                 )
                 self._later(one)
-            case _:
+            case Refused() | Panicked():
                 message = "%s: what its leader sent is refused, and asked for again: %s"
                 self._troubles.log(logging.ERROR, reason, message, partition, event.message, extra=extra)
                 self._in_vain(one)
@@ -577,10 +588,10 @@ class Following:
         def reported(_: object, error: BaseException | None) -> None:
             if error is not None:
                 failed(f"a fetcher from broker {thread.leader}", error)
-            events = fetcher.events()
-            if any(event.kind == CONNECTION for event in events):
+            rows = fetcher.events()
+            if is_connection_lost(rows):
                 self._nursery.start_soon(self._tell_lacking, thread.leader, address)
-            self._events.extend(events)
+            self._rows.extend(rows)
             self._wake.set()
 
         self._server.listen_to(token, reported)
