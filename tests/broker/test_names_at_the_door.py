@@ -7,7 +7,7 @@ import pytest
 from ottla._core import LogConfig, LogDirectory
 from ottla.broker.between import PARTITIONS_MAX
 from ottla.client.errors import ConnectionLost
-from ottla.controller.orders import REPLICAS_MAX
+from ottla.controller.asked import REPLICAS_MAX
 from ottla.errors import InvalidTopic, StorageError
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from ottla.wire.k04_leader_and_isr import (

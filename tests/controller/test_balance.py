@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ottla.config import BrokerConfig
-from ottla.controller import Controller, NewTopic, create_topic, delete_topics, orders
+from ottla.controller import Controller, NewTopic, create_topic, delete_topics
 from ottla.controller.balance import Balance, give_back
 from ottla.controller.decisions import IsrChange
+from ottla.controller.events import AutoBalance
 from ottla.controller.isr import Altered
+from ottla.controller.term import Term
 from ottla.kafka import TopicPartition
 from tests.controller.conftest import TestCluster
 from tests.controller.fakes import FakeBroker
@@ -28,11 +30,11 @@ class Looks:
         self.controller = controller
         self.count = 0
 
-        async def counted(term: orders.Term, tolerated_percentage: int) -> None:
+        async def counted(term: Term, tolerated_percentage: int) -> None:
             await give_back(term, tolerated_percentage)
             self.count += 1
 
-        monkeypatch.setattr("ottla.controller.controller.give_back", counted)
+        monkeypatch.setattr("ottla.controller.handling.give_back", counted)
 
     async def two_more(self) -> None:
         """Returns when what the tree held at the call was looked at: one look may have begun before."""
@@ -104,7 +106,7 @@ async def test_some_may_be_led_by_others(
     await looks.controller.elect_leaders([TopicPartition("t", 1)], unclean=False)
     await looks.two_more()
     assert await leaders(cluster) == [1, 2, 1]
-    looks.controller._events.put(("balance", tolerated_percentage))
+    looks.controller._events.put(AutoBalance(tolerated_percentage))
     await looks.two_more()
     assert await leaders(cluster) == wanted
 

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 from ottla.controller.deletion import Deletion
-from ottla.controller.model import Partition
 
 
 def topic() -> Deletion:
-    return Deletion("t", {0: Partition((1, 2)), 1: Partition((2, 3))})
+    return Deletion("t", {0: (1, 2), 1: (2, 3)})
 
 
 def test_every_replica_is_asked_once() -> None:

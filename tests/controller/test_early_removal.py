@@ -7,6 +7,7 @@ import trio
 
 from ottla.controller import Controller, NewTopic, create_topic, neighbours
 from ottla.controller.configs import set_topic_config
+from ottla.controller.events import BrokerGone
 from ottla.controller.neighbours import Proof
 from ottla.coordination import znodes
 from ottla.coordination.tree import get_or_none
@@ -71,12 +72,12 @@ async def test_a_process_that_lives_registers_again(cluster: TestCluster) -> Non
     cluster.nursery.start_soon(registration.watch, resign)
     controller = cluster.controllers[1]
     prove(controller, two)
-    controller._events.put(("gone", 2, before))
+    controller._events.put(BrokerGone(2, before))
     await comes_true("a new epoch", lambda: registration.epoch > before)
     assert lost == [before]
     await two.until(lambda: two.of(UPDATE_METADATA)[-1].broker_epoch == registration.epoch)
     # What was proved of its former registration says nothing of this one.
-    controller._events.put(("gone", 2, before))
+    controller._events.put(BrokerGone(2, before))
     await create_topic(cluster.admin, NewTopic("t", assignment={0: (2,)}))
     await two.until(lambda: len(two.roles("t")) == 1)
     assert await registered(cluster) == ["1", "2"]
@@ -141,7 +142,7 @@ async def test_a_proof_that_is_old_removes_nothing(cluster: TestCluster) -> None
     proof.made_at_s -= neighbours.GOOD_S
     assert controller._neighbours.gone() == {}
     assert not await controller._make_room()
-    controller._events.put(("gone", 2, epoch))
+    controller._events.put(BrokerGone(2, epoch))
     await create_topic(cluster.admin, NewTopic("t", assignment={0: (2,)}))
     await two.until(lambda: len(two.roles("t")) == 1)
     assert await registered(cluster) == ["1", "2"]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import pytest
 import trio
 import trio.testing
 
-from ottla.controller.events import LOOK_AGAIN, LOOK_AT_REST, LOOKS, Events
-
-pytestmark = pytest.mark.trio
+from ottla.controller import events as e
+from ottla.controller import handling
+from ottla.controller.events import Event, Events, Urgency
+from ottla.controller.requests import ControlRequest
+from ottla.controller.timings import KINDS
+from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 
 
 async def all_of(events: Events) -> list[object]:
@@ -19,48 +25,87 @@ async def all_of(events: Events) -> list[object]:
     return taken
 
 
+async def work() -> None:
+    """Nothing."""
+
+
+def leaves(of: type[Event] = Event) -> list[type[Event]]:
+    """The classes of which events are made."""
+    below = of.__subclasses__()
+    return [leaf for each in below for leaf in leaves(each)] if below else [of]
+
+
+@pytest.mark.trio
 async def test_the_urgent_come_first_and_equals_in_order() -> None:
     events = Events()
+    first, second, order = e.AlterIsr(work), e.ControlledShutdown(work), e.Reassign(work)
     for event in [
-        ("topic", "a"),
-        ("response", 1),
-        ("order", 1),
-        ("urgent order", 2),
-        ("topic", "a"),
-        ("brokers",),
-        ("urgent order", 1),
-        ("broker", 3),
-        LOOK_AT_REST,
-        LOOK_AGAIN,
-        ("session",),
-        ("controller",),
+        e.PartitionModifications("a"),
+        order,
+        second,
+        e.PartitionModifications("a"),
+        e.BrokerChange(),
+        first,
+        e.BrokerModifications(3),
+        e.LookAtRest(),
+        e.LookAgain(),
+        e.SessionChange(),
+        e.ControllerChange(),
+        e.PartitionModifications("b"),
     ]:
         events.put(event)
     assert await all_of(events) == [
-        LOOK_AGAIN,
-        ("session",),
-        ("controller",),
-        ("brokers",),
-        ("broker", 3),
-        ("urgent order", 2),
-        ("urgent order", 1),
-        ("topic", "a"),
-        ("response", 1),
-        ("order", 1),
-        LOOK_AT_REST,
+        e.LookAgain(),
+        e.SessionChange(),
+        e.ControllerChange(),
+        e.BrokerChange(),
+        e.BrokerModifications(3),
+        second,
+        first,
+        e.PartitionModifications("a"),
+        order,
+        e.LookAtRest(),
+        e.PartitionModifications("b"),
     ]
 
 
+@pytest.mark.trio
 async def test_what_a_look_at_everything_covers_is_dropped() -> None:
     events = Events()
-    kept = [("session",), ("urgent order", 1), ("response", 1), ("order", 1), ("unclean elections", None)]
-    for event in [*kept, LOOK_AGAIN, ("topic", "a"), ("topic", "b"), ("broker", 1), *((kind,) for kind in LOOKS)]:
+    kept = [e.SessionChange(), e.AlterIsr(work), e.Reassign(work), e.UncleanLeaderElectionEnable()]
+    looks = [e.BrokerModifications(1), e.PartitionModifications("a"), e.PartitionModifications("b")]
+    looks += [of() for of in leaves() if of.is_look and of not in map(type, looks)]
+    for event in [*kept, *looks]:
         events.put(event)
     events.drop_looks()
-    assert LOOK_AGAIN not in events
+    assert e.LookAgain() not in events
     assert await all_of(events) == kept
 
 
+def test_answers_and_orders_are_events_each() -> None:
+    events = Events()
+    request = ControlRequest(1, 1, LEADER_AND_ISR, 4, None)
+    for _ in range(2):
+        events.put(e.answered(request, None))
+        events.put(e.ElectLeaders(work))
+    assert len(events) == 4
+
+
+def test_each_event_says_what_it_is() -> None:
+    for of in leaves():
+        assert isinstance(of.urgency, Urgency), of
+        assert of.kind is None or of.kind in KINDS, of
+    assert {of.kind for of in leaves()} - {None} == {*KINDS}
+
+
+def test_each_event_is_handled() -> None:
+    """But for one that is only for those who wait to be elected."""
+    handled = set(re.findall(r"e\.(\w+)\(", inspect.getsource(handling.handle)))
+    missing = {of.__name__ for of in leaves() if not handled & {each.__name__ for each in of.__mro__}}
+    assert missing == {"ControllerGone"}
+
+
+@pytest.mark.trio
 async def test_whoever_waits_is_woken() -> None:
     events = Events()
     taken: list[object] = []
@@ -71,5 +116,5 @@ async def test_whoever_waits_is_woken() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
         await trio.testing.wait_all_tasks_blocked()
-        events.put(("topics",))
-    assert taken == [("topics",)]
+        events.put(e.TopicChange())
+    assert taken == [e.TopicChange()]

@@ -11,8 +11,8 @@ import trio.testing
 
 from ottla.controller import delete_topics
 from ottla.controller.decisions import IsrChange
+from ottla.controller.events import BrokerChange, BrokerModifications, Event, Reassign
 from ottla.controller.isr import Altered
-from ottla.controller.timings import MANUAL_BALANCE
 from ottla.coordination import znodes
 from ottla.coordination.tree import ConnectionLoss, Set
 from ottla.coordination.znodes import PartitionState
@@ -184,7 +184,9 @@ async def test_registrations_are_looked_at_anew(
     three = await Three.start(cluster)
     assert isinstance(await three.ask(2, 1), Altered)
     with monkeypatch.context() as deaf:
-        deaf.setattr(three.controller._events, "put", _all_but(three.controller._events.put, "brokers", "broker"))
+        deaf.setattr(
+            three.controller._events, "put", _all_but(three.controller._events.put, BrokerChange, BrokerModifications)
+        )
         await (cluster.restart if came_back else cluster.kill)(three.three)
         assert await three.ask(2, 1, 3, version=1) == Altered(PartitionState(2, 0, (2, 1), 1), 1)
     await three.two.until(lambda: three.two.roles("t")[0].leader_epoch == 1)
@@ -194,8 +196,8 @@ async def test_registrations_are_looked_at_anew(
         assert isinstance(await three.ask(2, 1, 3, epoch=1, version=2), Altered)
 
 
-def _all_but(put: Any, *kinds: str) -> Any:
-    return lambda event: event[0] in kinds or put(event)
+def _all_but(put: Any, *kinds: type[Event]) -> Any:
+    return lambda event: isinstance(event, kinds) or put(event)
 
 
 async def test_a_replica_without_a_log_directory_does_not_join(cluster: TestCluster) -> None:
@@ -235,17 +237,20 @@ async def test_leaders_are_heard_before_what_can_wait(cluster: TestCluster) -> N
     begun, go = trio.Event(), trio.Event()
     seen: list[int] = []
 
-    async def busy(_: object) -> None:
+    async def busy() -> None:
         begun.set()
         await go.wait()
 
-    async def order(term: Any) -> None:
-        seen.append(term.cluster.get(T).version)
+    async def look() -> None:
+        assert three.controller.cluster is not None
+        partition = three.controller.cluster.get(T)
+        assert partition is not None
+        seen.append(partition.version)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(three.controller._order, busy, MANUAL_BALANCE)
+        nursery.start_soon(three.controller._order, Reassign(busy))
         await begun.wait()
-        nursery.start_soon(three.controller._order, order, MANUAL_BALANCE)
+        nursery.start_soon(three.controller._order, Reassign(look))
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(three.ask, 2, 1)
         await trio.testing.wait_all_tasks_blocked()

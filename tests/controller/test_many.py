@@ -15,7 +15,8 @@ import trio.testing
 
 from ottla.controller import NewTopic, create_topic
 from ottla.controller.batches import BATCHES_AT_ONCE, PARTITIONS_AT_ONCE, overlapping
-from ottla.controller.controller import TOPICS_AT_ONCE
+from ottla.controller.events import PartitionModifications
+from ottla.controller.topics import TOPICS_AT_ONCE
 from ottla.slices import ROWS
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from tests.controller.conftest import TestCluster
@@ -131,7 +132,7 @@ async def test_events_with_little_to_do_are_not_all_in_one_slice(cluster: TestCl
     await broker.until(lambda: len(broker.metadata("t")) == 1)
     await trio.testing.wait_all_tasks_blocked()
     for number in range(MANY):
-        controller._events.put(("topic", f"gone-{number}"))
+        controller._events.put(PartitionModifications(f"gone-{number}"))
     steps = 0
     while controller.events_waiting:
         await trio.lowlevel.checkpoint()

@@ -167,7 +167,7 @@ async def between_steps(cluster: TestCluster, broker: FakeBroker, leader: FakeBr
     resigning = await watched(cluster, leader)
     controller = cluster.controllers[broker.id]
     assert controller._term is not None
-    store = controller._term._store
+    store = controller._term.store
     await cluster.kill(broker)
     store.tree = cluster.admin
     await remove_registration(store, leader.id, epoch)

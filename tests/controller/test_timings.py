@@ -10,7 +10,7 @@ import pytest
 from ottla.controller import Controller, NewTopic, create_topic, delete_topics, timings
 from ottla.controller.balance import Balance
 from ottla.controller.decisions import IsrChange
-from ottla.controller.events import Events
+from ottla.controller.events import BrokerChange, Events, TopicChange
 from ottla.controller.timings import KINDS, QUANTILES, TABLE_S, Durations, Timings
 from ottla.coordination import znodes
 from ottla.kafka import TopicPartition
@@ -63,13 +63,13 @@ async def test_an_event_waits_from_when_it_was_put_in_first() -> None:
     clock = Clock()
     times = Timings(clock)
     events = Events(times)
-    events.put(("topics",))
+    events.put(TopicChange())
     clock.now += 2
-    events.put(("topics",))
-    events.put(("brokers",))
+    events.put(TopicChange())
+    events.put(BrokerChange())
     assert len(events) == 2
     clock.now += 1
-    assert [await events.take(), await events.take()] == [("brokers",), ("topics",)]
+    assert [await events.take(), await events.take()] == [BrokerChange(), TopicChange()]
     assert (len(events), times.queue.count) == (0, 2)
     halves = times.queue.quantiles_ms(clock.now)
     assert (halves[0], halves[-1]) == (pytest.approx(1000, rel=0.035), pytest.approx(3000, rel=0.035))

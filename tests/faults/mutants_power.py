@@ -5,7 +5,10 @@ from tests.faults.mutants import Mutant
 _BOOTS, _BOOTS_TEST = "python/ottla/replication/boots.py", "tests/replication/test_boots.py"
 _START, _START_TEST = "python/ottla/replication/unclean_start.py", "tests/replication/test_unclean_start.py"
 _REPLICAS = "python/ottla/replication/replicas.py"
-_CONTROLLER, _CONTROLLER_TEST = "python/ottla/controller/controller.py", "tests/controller/test_unclean_brokers.py"
+_CONTROLLER, _CONTROLLER_TEST = (
+    "python/ottla/controller/partition_states.py",
+    "tests/controller/test_unclean_brokers.py",
+)
 
 MUTANTS = (
     Mutant(
@@ -105,14 +108,14 @@ MUTANTS = (
     Mutant(
         "power.elected-before-it-answers",
         _CONTROLLER,
-        "online = [broker for broker in online if not self.cluster.is_unheard(name, broker)]",
+        "online = [broker for broker in online if not cluster.is_unheard(name, broker)]",
         "pass",
         pytest=(f"{_CONTROLLER_TEST}::test_an_unclean_replica_waits_for_one_that_is_not",),
     ),
     Mutant(
         "power.leads-on-before-it-answers",
         _CONTROLLER,
-        "if self.cluster.is_unheard(name, partition.state.leader):",
+        "if cluster.is_unheard(name, state.leader):",
         "if False:",
         pytest=(f"{_CONTROLLER_TEST}::test_a_leader_that_lost_power_does_not_take_the_others_out",),
     ),
@@ -133,7 +136,7 @@ MUTANTS = (
     Mutant(
         "power.others-lead-while-it-finds-out",
         _CONTROLLER,
-        "unclean=name.topic in unclean and not self.cluster.suspected(name),",
+        "unclean=name.topic in unclean and not cluster.suspected(name),",
         "unclean=name.topic in unclean,",
         pytest=(f"{_CONTROLLER_TEST}::test_where_unclean_elections_are_allowed_the_last_in_sync_is_waited_for",),
     ),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.controller.asked import REPLICAS_MAX
 from ottla.controller.names import check_name
-from ottla.controller.orders import REPLICAS_MAX
 from ottla.errors import InvalidTopic, RemoteProtocolError
 
 if TYPE_CHECKING:

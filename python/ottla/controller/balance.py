@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ottla.config import BrokerConfig
 from ottla.controller import orders
+from ottla.controller.term import Term
 from ottla.errors import counted
 from ottla.kafka import TopicPartition
 from ottla.slices import in_slices
@@ -42,14 +43,14 @@ class Balance(NamedTuple):
         )
 
 
-async def give_back(term: orders.Term, tolerated_percentage: int) -> None:
+async def give_back(term: Term, tolerated_percentage: int) -> None:
     """Makes first replicas leaders where they can be, for each broker of whose partitions others lead too many."""
     expected: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}
     is_moving = False
     async for name, partition in in_slices(term.cluster.partitions()):
         is_moving = is_moving or bool(partition.adding or partition.removing)
-        if term.is_deleting(name.topic):
+        if term.cluster.is_deleting(name.topic):
             continue
         first = partition.replicas[0]
         expected[first] = expected.get(first, 0) + 1
@@ -66,7 +67,7 @@ async def give_back(term: orders.Term, tolerated_percentage: int) -> None:
         await orders.elect_leaders(term, wanted, unclean=False)
 
 
-def _can_lead(term: orders.Term, name: TopicPartition, broker: int) -> bool:
+def _can_lead(term: Term, name: TopicPartition, broker: int) -> bool:
     partition = term.cluster.get(name)
     if partition is None or partition.state is None:
         return False

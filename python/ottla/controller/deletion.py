@@ -12,8 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
-from ottla.controller.model import Partition, Replica
+
+class Replica(NamedTuple):
+    topic: str
+    partition: int
+    broker: int
 
 
 class Deletion:
@@ -22,15 +27,17 @@ class Deletion:
     def __init__(
         self,
         topic: str,
-        partitions: Mapping[int, Partition],
+        replicas: Mapping[int, Collection[int]],
         left: Mapping[int, Collection[int]] = MappingProxyType({}),
     ) -> None:
-        """`left` are by partition the brokers that it moved away from, and that may have it still."""
+        """`replicas` are by partition the brokers that hold it, `left` those that it moved away from, and that may have
+        it still.
+        """
         self.topic = topic
         self.remaining = {
             Replica(topic, number, broker)
-            for number, partition in partitions.items()
-            for broker in (*partition.replicas, *left.get(number, ()))
+            for number, brokers in replicas.items()
+            for broker in (*brokers, *left.get(number, ()))
         }
         self._asked: set[Replica] = set()
         self._refused: set[Replica] = set()

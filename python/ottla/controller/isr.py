@@ -18,14 +18,12 @@ the dead one had fetched, and the fetches of the dead one, if it still has a con
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from ottla.controller import decisions
 from ottla.controller.decisions import IsrChange
-from ottla.controller.election import Elected
-from ottla.controller.model import Cluster
-from ottla.controller.store import Written
+from ottla.controller.term import Term
 from ottla.coordination.znodes import PartitionState
 from ottla.errors import (
     InvalidUpdateVersion,
@@ -46,44 +44,13 @@ class Altered(NamedTuple):
     version: int
 
 
-class Term(Protocol):
-    """What this needs of the controller's term."""
-
-    elected: Elected
-    cluster: Cluster
-
-    def is_deleting(self, topic: str) -> bool:
-        """Whether a topic is being deleted."""
-
-    async def broker_epoch(self, broker: int, epoch: int) -> int | None:
-        """The epoch that a broker has now. Looks again if it may be newer than known. None: it is not registered."""
-
-    async def strangers(self, brokers: Iterable[int]) -> set[int]:
-        """Those of the brokers whose registration is gone, or not the one that is known; by a fresh look."""
-
-    async def write_states(self, states: Mapping[TopicPartition, tuple[PartitionState, int]]) -> Written:
-        """Writes new states, each on condition of a version."""
-
-    async def change_states(self, wanted: Mapping[TopicPartition, PartitionState]) -> set[TopicPartition]:
-        """Writes new states on condition of the versions that are known; returns those that are written."""
-
-    async def tell_all(self, names: Iterable[TopicPartition]) -> None:
-        """The roles of partitions to the brokers that hold them, and everybody's metadata."""
-
-    async def tell_metadata(self, names: Iterable[TopicPartition]) -> None:
-        """Everybody's metadata."""
-
-    def isr_grew(self, names: Iterable[TopicPartition]) -> None:
-        """Moves of these partitions may be at their end."""
-
-
 async def alter_isr(
     term: Term, leader: int, leader_broker_epoch: int, changes: Mapping[TopicPartition, IsrChange]
 ) -> dict[TopicPartition, KafkaError | Altered]:
     """Does what one leader asks for; by partition the state that holds now, or the error. A replica that is refused is
     not in the state. Raises StaleBrokerEpoch if the leader's registration is not the one that it names.
     """
-    if await term.broker_epoch(leader, leader_broker_epoch) != leader_broker_epoch:
+    if await term.brokers.epoch_of(leader, leader_broker_epoch) != leader_broker_epoch:
         raise StaleBrokerEpoch
     results: dict[TopicPartition, KafkaError | Altered] = {}
     wanted: dict[TopicPartition, tuple[PartitionState, int]] = {}
@@ -97,24 +64,24 @@ async def alter_isr(
         if added := set(outcome.isr) - set(_now(term, name).state.isr):
             joining[name] = added
     orphaned = await _refuse_strangers(term, joining, wanted, results)
-    written = await term.write_states(wanted)
+    written = await term.states.write(wanted)
     async for name, (state, _) in in_slices(wanted.items()):
         if name in written.done:
             results[name] = Altered(state, written.done[name])
         else:
             results[name] = InvalidUpdateVersion() if name in written.found else UnknownTopicOrPartition()
-    await term.tell_metadata([name async for name in in_slices(changes) if term.cluster.get(name) is not None])
-    await _begin_anew(term, orphaned)
-    term.isr_grew(name for name in joining if name in written.done)
+    await term.channels.tell_metadata([name async for name in in_slices(changes) if term.cluster.get(name) is not None])
+    await term.channels.tell_roles(await term.states.lead_anew(orphaned))
+    term.moves.isr_grew(name for name in joining if name in written.done)
     return results
 
 
 def _decide(term: Term, leader: int, name: TopicPartition, change: IsrChange) -> PartitionState | Altered | KafkaError:
     """The state to write, the one that is there already as asked, or an error."""
     partition = term.cluster.get(name)
-    if partition is None or term.is_deleting(name.topic):
+    if partition is None or term.cluster.is_deleting(name.topic):
         return UnknownTopicOrPartition()
-    state = decisions.altered_isr(partition, leader, change, term.elected.epoch)
+    state = decisions.altered_isr(partition, leader, change, term.store.epoch)
     if state is partition.state and isinstance(state, PartitionState):
         return Altered(state, partition.version)
     if change.version < 0:  # to the tree it would mean any version
@@ -133,7 +100,7 @@ async def _refuse_strangers(
     """
     if not joining:
         return []
-    strangers = await term.strangers({broker for brokers in joining.values() for broker in brokers})
+    strangers = await term.brokers.strangers({broker for brokers in joining.values() for broker in brokers})
     orphaned = []
     async for name, brokers in in_slices(joining.items()):
         # Looking at the strangers may have changed the cluster, but not back to what the leader had seen.
@@ -147,16 +114,6 @@ async def _refuse_strangers(
             if refused & strangers:
                 orphaned.append(name)
     return orphaned
-
-
-async def _begin_anew(term: Term, names: Iterable[TopicPartition]) -> None:
-    states = {}
-    async for name in in_slices(names):
-        partition = term.cluster.get(name)
-        state = None if partition is None else decisions.next_epoch(partition, term.elected.epoch)
-        if state is not None:
-            states[name] = state
-    await term.tell_all(await term.change_states(states))
 
 
 def _now(term: Term, name: TopicPartition) -> Altered:

@@ -12,15 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from ottla.controller.deletion import Deletion
 from ottla.controller.endings import Endings
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, PartitionState, TopicAssignment
 from ottla.kafka import TopicPartition
-
-
-class Replica(NamedTuple):
-    topic: str
-    partition: int
-    broker: int
 
 
 class Broker(msgspec.Struct, frozen=True):
@@ -103,6 +98,8 @@ class Cluster:
         """The czxid of each topic's node: another topic of the same name has another."""
         self.endings = Endings()
         """Partitions that are held by fewer brokers than the tree's assignment names."""
+        self.deletions: dict[str, Deletion] = {}
+        """Topics that are being deleted."""
 
     def assign(self, topic: str, assignment: TopicAssignment) -> list[TopicPartition]:
         """Take over a topic's assignment as the tree has it; returns the partitions that were not known before. What is
@@ -124,9 +121,18 @@ class Cluster:
             partition.replicas, partition.adding, partition.removing = in_tree
         return fresh
 
+    def is_deleting(self, topic: str) -> bool:
+        return topic in self.deletions
+
     def get(self, partition: TopicPartition) -> Partition | None:
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.get(partition.partition)
+
+    def set_state(self, name: TopicPartition, state: PartitionState, version: int) -> None:
+        """Takes over a state as the tree has it. Nothing for a partition that is gone."""
+        partition = self.get(name)
+        if partition is not None:
+            partition.state, partition.version = state, version
 
     def partitions(self) -> Iterator[tuple[TopicPartition, Partition]]:
         for topic, partitions in self.topics.items():

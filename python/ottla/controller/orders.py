@@ -1,22 +1,22 @@
-"""What administrators order of the controller: elections of leaders here, moves to other replicas in `moves`. Either
-through a request, or (as tools before KIP-455 and KIP-460 do) through a node in the tree that is removed when it is
-done.
+"""Elections of leaders that administrators order. Either through a request, or (as tools before KIP-460 do) through a
+node in the tree that is removed when it is done. Moves to other replicas are in `moves`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import trio
 
 from ottla.controller import decisions
-from ottla.controller.election import Elected
+from ottla.controller.asked import NO_PARTITION, Reasons, asked_in
+from ottla.controller.events import PreferredElection
 from ottla.controller.model import Cluster
+from ottla.controller.term import Term
 from ottla.coordination import znodes
-from ottla.coordination.tree import Operation, Tree, Watch, get_or_none
 from ottla.coordination.znodes import MalformedNode, PartitionState
 from ottla.errors import (
     ElectionNotNeeded,
@@ -32,65 +32,8 @@ from ottla.slices import in_slices
 
 logger = logging.getLogger(__name__)
 
-NO_PARTITION = "The partition does not exist."
-#: Far more than anybody has; what is asked for is looked through for each of them, and named in messages.
-REPLICAS_MAX = 1_000
-#: Reasons that name a partition are different for each.
-REASONS_MAX = 1_000
 #: How long an unclean election waits for brokers to say where their logs end.
 ENDS_S = 3.0
-
-
-class Term(Protocol):
-    """What orders need of the controller's term that carries them out."""
-
-    elected: Elected
-    tree: Tree
-    cluster: Cluster
-
-    async def change_states(self, wanted: Mapping[TopicPartition, PartitionState]) -> set[TopicPartition]:
-        """Writes new states, first to the tree; returns those that are written."""
-
-    async def tell_all(self, names: Iterable[TopicPartition]) -> None:
-        """The roles of partitions to the brokers that hold them, and everybody's metadata."""
-
-    async def multi(self, operations: Sequence[Operation]) -> None:
-        """As Tree.multi, if this is still the controller."""
-
-    async def delete_nodes(self, paths: Sequence[str]) -> None:
-        """Deletes nodes of the tree, if this is still the controller."""
-
-    def is_deleting(self, topic: str) -> bool:
-        """Whether a topic is being deleted."""
-
-    async def tell_moved(self, leaving: Mapping[TopicPartition, Collection[int]]) -> None:
-        """As `tell_all`; and the brokers that hold a partition no longer are to delete it."""
-
-    def watch_endings(self) -> None:
-        """Has `moves.give_up_silent` called when brokers have had their time."""
-
-    moves_in_tree: dict[TopicPartition, tuple[int, ...]]
-    """Moves that are under way because a node in the tree asks for them, with the replicas that are wanted."""
-
-
-class Reasons:
-    """One object for each reason, where very many partitions are refused for the same: the collector looks through them
-    all. They are told, never raised.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[type[KafkaError], str], KafkaError] = {}
-
-    def one(self, error: KafkaError) -> KafkaError:
-        reason = (type(error), str(error))
-        known = self._known.get(reason, error)
-        if len(self._known) < REASONS_MAX:
-            self._known[reason] = known
-        return known
-
-
-# Elections.
-
 
 #: By partition, where the log of each of its brokers ends that says so: the leader epoch of its last record, and its
 #: end offset.
@@ -146,8 +89,8 @@ async def elect_leaders(
             results[name] = reasons.one(state)
         else:
             wanted[name] = state
-    done = await term.change_states(wanted)
-    await term.tell_all(done)
+    done = await term.states.change(wanted)
+    await term.channels.tell_roles(done)
     async for name, state in in_slices(wanted.items()):
         results[name] = state.leader if name in done else _unavailable(name, unclean=unclean)
     return results
@@ -159,11 +102,11 @@ def _elect(
     partition = term.cluster.get(name)
     if partition is None or partition.state is None:
         return UnknownTopicOrPartition(NO_PARTITION)
-    if term.is_deleting(name.topic):
+    if term.cluster.is_deleting(name.topic):
         return InvalidTopic("The topic is being deleted.")
     leader = partition.state.leader
     online = term.cluster.online(name, partition.replicas)
-    epoch = term.elected.epoch
+    epoch = term.store.epoch
     if unclean:
         if leader != NO_LEADER and leader in term.cluster.brokers:
             return ElectionNotNeeded(f"{name} has a leader, broker {leader}.")
@@ -193,18 +136,10 @@ def _unavailable(name: TopicPartition, *, unclean: bool) -> KafkaError:
     return PreferredLeaderNotAvailable(f"The preferred replica of {name} is not online, or not in sync.")
 
 
-async def asked_in(term: Term, path: str, watch: Watch) -> bytes | None:
-    """What a tool wrote there; None while it has not, and then the watch tells when it does."""
-    if await term.tree.exists(path, watch) is None:
-        return None
-    node = await get_or_none(term.tree, path)
-    return node.data if node is not None else None
-
-
-async def elections_in_tree(term: Term, watch: Watch) -> None:
+async def elections_in_tree(term: Term) -> None:
     """Preferred elections that were asked for in `/admin/preferred_replica_election`."""
     path = znodes.PREFERRED_REPLICA_ELECTION
-    asked = await asked_in(term, path, watch)
+    asked = await asked_in(term.store.tree, path, term.events.watch(PreferredElection()))
     if asked is None:
         return
     try:
@@ -215,4 +150,4 @@ async def elections_in_tree(term: Term, watch: Watch) -> None:
     for name, result in (await elect_leaders(term, names, unclean=False)).items():
         if isinstance(result, KafkaError) and not isinstance(result, ElectionNotNeeded):
             logger.warning("no election of a leader for %s: %s", name, result)
-    await term.delete_nodes([path])
+    await term.store.delete_nodes([path])

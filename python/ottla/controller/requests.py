@@ -12,7 +12,7 @@ Kafka's brokers take them for alive, as those whose session lives; Ottla's are t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Any, NamedTuple
 
 import trio
@@ -112,6 +112,37 @@ class RequestBatch:
             replicas=known.get(partition.replicas) or self._list(partition.replicas),
             offline_replicas=self._list(tuple(offline)) if offline else self._none,
         )
+
+    def roles_of(
+        self, name: TopicPartition, *, only: Collection[int] | None = None, also: Collection[int] = ()
+    ) -> None:
+        """The roles of a partition's replicas whose brokers live and stay, and of its leader (or of `only` those
+        brokers'), and of `also`. Nothing if it has none or is going away.
+        """
+        partition = self._cluster.get(name)
+        if partition is None or partition.state is None or self._cluster.is_deleting(name.topic):
+            return
+        leaving = self._cluster.leaving - {partition.state.leader, *also}
+        brokers = [
+            broker
+            for broker in partition.replicas
+            if broker in self._cluster.brokers and broker not in leaving and (only is None or broker in only)
+        ]
+        untold = self._cluster.untold.get(name)
+        if untold is None:
+            self.roles(name, partition, brokers)
+            return
+        self.roles(name, partition, [broker for broker in brokers if broker in untold], is_new=True)
+        self.roles(name, partition, [broker for broker in brokers if broker not in untold])
+        untold.difference_update(brokers)
+        if not untold:
+            del self._cluster.untold[name]
+
+    def metadata_of(self, name: TopicPartition) -> None:
+        """A partition's metadata, if it is known."""
+        partition = self._cluster.get(name)
+        if partition is not None:
+            self.metadata(name, partition, deleted=self._cluster.is_deleting(name.topic))
 
     def _list(self, brokers: tuple[int, ...]) -> list[int]:
         """One list for all rows that say the same: the collector would look through several for each partition."""

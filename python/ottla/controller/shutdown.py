@@ -14,43 +14,13 @@ what comes before and after.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Protocol
 
-from ottla.controller.model import Cluster
-from ottla.controller.requests import RequestBatch
+from ottla.controller.term import Term
 from ottla.errors import BrokerNotAvailable, StaleBrokerEpoch, counted
 from ottla.kafka import NO_EPOCH, TopicPartition
 from ottla.slices import in_slices
 
 logger = logging.getLogger(__name__)
-
-
-class Term(Protocol):
-    """What this needs of the controller's term."""
-
-    cluster: Cluster
-
-    def is_deleting(self, topic: str) -> bool:
-        """Whether a topic is being deleted."""
-
-    async def broker_epoch(self, broker: int, epoch: int) -> int | None:
-        """The epoch that a broker has now. Looks again if it may be newer than known. None: it is not registered."""
-
-    async def settle(self, names: Sequence[TopicPartition]) -> set[TopicPartition]:
-        """Gives each partition the state that fits who is online. Returns those whose state changed."""
-
-    def batch(self) -> RequestBatch:
-        """An empty one, to be given to `send`."""
-
-    def tell(self, batch: RequestBatch, name: TopicPartition, *, also: Iterable[int] = ()) -> None:
-        """The roles of a partition's replicas that are online, and of `also`."""
-
-    def tell_of(self, batch: RequestBatch, name: TopicPartition) -> None:
-        """A partition's metadata."""
-
-    async def send(self, batch: RequestBatch) -> None:
-        """Sends what was gathered."""
 
 
 async def shut_down(term: Term, broker: int, broker_epoch: int) -> list[TopicPartition]:
@@ -59,7 +29,7 @@ async def shut_down(term: Term, broker: int, broker_epoch: int) -> list[TopicPar
     `broker_epoch` is -1 where the request has none. Raises BrokerNotAvailable if it is not registered, StaleBrokerEpoch
     if that was its former life.
     """
-    known = await term.broker_epoch(broker, broker_epoch)
+    known = await term.brokers.epoch_of(broker, broker_epoch)
     if known is None:
         raise BrokerNotAvailable
     if broker_epoch != NO_EPOCH and broker_epoch < known:
@@ -71,27 +41,32 @@ async def shut_down(term: Term, broker: int, broker_epoch: int) -> list[TopicPar
     led: set[TopicPartition] = set()
     async for name in in_slices(cluster.on_brokers([broker])):
         partition = cluster.get(name)
-        if partition is None or partition.state is None or len(partition.replicas) == 1 or term.is_deleting(name.topic):
+        if (
+            partition is None
+            or partition.state is None
+            or len(partition.replicas) == 1
+            or cluster.is_deleting(name.topic)
+        ):
             continue
         names.append(name)
         if partition.state.leader == broker:
             led.add(name)
-    changed = await term.settle(names)
-    batch = term.batch()
+    changed = await term.states.settle(names)
+    batch = term.channels.batch()
     remaining = []
     async for name in in_slices(names):
         partition = cluster.get(name)
         if partition is None or partition.state is None:
             continue
         if name in changed:
-            term.tell(batch, name, also=[broker] if name in led else ())
+            batch.roles_of(name, also=[broker] if name in led else ())
         else:
-            term.tell_of(batch, name)
+            batch.metadata_of(name)
         if partition.state.leader == broker:
             remaining.append(name)
         else:
             batch.stop(name, [broker], NO_EPOCH)
     batch.metadata_to(cluster.brokers)
-    await term.send(batch)
+    await term.channels.send(batch)
     logger.info("broker %d led %s and still leads %d", broker, counted(len(led), "partition"), len(remaining))
     return remaining

@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
-
-from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
-from ottla.wire.k05_stop_replica import STOP_REPLICA
+from typing import Final
 
 #: As those of requests (`rust/net/meter.rs`).
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
@@ -54,31 +51,6 @@ KINDS: Final = (
     UNCLEAN_ENABLED,
     UNCLEAN_ENABLED_OF_TOPIC,
 )
-
-#: By the first word of an event; of orders and answers it depends on what they are about.
-OF_EVENTS: Final[Mapping[str, str]] = {
-    "controller": CONTROLLER_CHANGE,
-    "session": CONTROLLER_CHANGE,
-    "look again": LEADER_ELECTION,
-    "brokers": LEADER_ELECTION,
-    "broker": LEADER_ELECTION,
-    "gone": LEADER_ELECTION,
-    "away": LEADER_ELECTION,
-    "look at the rest": TOPIC_CHANGE,
-    "topics": TOPIC_CHANGE,
-    "topic": TOPIC_CHANGE,
-    "missing topics": TOPIC_CHANGE,
-    "deletions": TOPIC_DELETION,
-    "isr changes": ISR_CHANGE,
-    "log dir events": LOG_DIR_CHANGE,
-    "grown isrs": REASSIGNMENT,
-    "endings": REASSIGNMENT,
-    "reassignments": REASSIGNMENT,
-    "balance": AUTO_BALANCE,
-    "elections": MANUAL_BALANCE,
-}
-#: By the API that was answered. Kafka does not time answers to UpdateMetadata.
-OF_ANSWERS: Final[Mapping[Any, str]] = {LEADER_AND_ISR.key: ROLES_ANSWERED, STOP_REPLICA.key: TOPIC_DELETION}
 
 
 class Durations:

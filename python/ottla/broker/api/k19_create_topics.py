@@ -16,7 +16,7 @@ from ottla.broker.new_leaders import without_leaders
 from ottla.config import TopicConfig
 from ottla.config.describe import describe_topic
 from ottla.controller.admin import NEW_PARTITIONS_MAX, NewTopic
-from ottla.controller.orders import REPLICAS_MAX
+from ottla.controller.asked import REPLICAS_MAX
 from ottla.controller.writes import pieces_of
 from ottla.errors import (
     InvalidReplicaAssignment,
