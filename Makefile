@@ -90,6 +90,7 @@ demo: $(STAMPS)/demo-tools ## web requests through a broker into Spark, and a pi
 docs: $(STAMPS)/lint-tools ## rewrite the pages of docs/, and the signatures, that come from the code
 	$(BIN)/python -m ottla.config.reference > docs/settings.md
 	$(BIN)/python docs/compatibility.py > docs/compatibility.md
+	$(BIN)/python docs/states.py > docs/states.md
 	$(BIN)/python -m ottla.metrics.reference > docs/metrics.md
 	$(BIN)/python -m ottla.metrics.alerts > docs/alerts.yml
 	$(BIN)/python -m ottla.client.sync_stub

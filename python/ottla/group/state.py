@@ -1,8 +1,6 @@
 """A consumer group's state machine. Values and a time in, values out: no I/O, no clock, no tasks.
 
-    Empty --join--> PreparingRebalance --all joined, or time is up--> CompletingRebalance --leader's sync--> Stable
-      ^                    |   ^                                            |  any change of members           |
-      +---nobody is left---+   +--------------------------------------------+----------------------------------+
+`TRANSITIONS` has what leads from one state to the next, and `docs/states.md` the picture.
 
 A join waits in PreparingRebalance until every member has joined again; then all are answered with the new generation,
 and one of them, the leader, with everybody's metadata. A sync waits in CompletingRebalance for the leader's, which
@@ -29,6 +27,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from ottla.errors import (
     CoordinatorNotAvailable,
@@ -75,12 +74,13 @@ class State(Enum):
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
 
-_PREVIOUS = {
-    EMPTY: {PREPARING},
-    PREPARING: {STABLE, COMPLETING, EMPTY},
-    COMPLETING: {PREPARING},
-    STABLE: {COMPLETING},
-    DEAD: set(State),
+#: Which states may follow each, and why. `docs/states.py` draws it.
+TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
+    EMPTY: {PREPARING: "a member joins"},
+    PREPARING: {COMPLETING: "all have joined, or time is up", EMPTY: "nobody is left"},
+    COMPLETING: {STABLE: "the leader's assignment is stored", PREPARING: "members change, or it cannot be stored"},
+    STABLE: {PREPARING: "members change"},
+    DEAD: {},
 }
 
 
@@ -629,6 +629,7 @@ class Group:
             self._release(member, error, member.member_id)
         self._timers.clear()
         self._roster.is_over()
+        # From every state, this one too.
         self.state = DEAD
 
     # --- time ---
@@ -677,7 +678,7 @@ class Group:
     # --- details ---
 
     def _become(self, state: State) -> None:
-        assert self.state in _PREVIOUS[state], f"group {self} cannot go from {self.state} to {state}"
+        assert state in TRANSITIONS[self.state], f"group {self} cannot go from {self.state} to {state}"
         self.state = state
 
     def _answer(self, token: Token, result: JoinResult | SyncResult) -> None:
