@@ -6,11 +6,20 @@
 from collections.abc import Iterator, Mapping
 from enum import Enum
 
-from ottla.group.state import EMPTY, TRANSITIONS
+from ottla.controller import decisions
+from ottla.group import state
 
 PAGE = """# States
 
 From the table of the code, by `make docs`.
+
+## A partition, for the controller
+
+`ottla.controller.decisions` has the rules. A state that others have written into the tree is taken over as it is.
+
+```mermaid
+{partition}
+```
 
 ## A consumer group
 
@@ -27,13 +36,16 @@ def diagram(first: Enum, transitions: Mapping[Enum, Mapping[Enum, str]]) -> Iter
     """The lines of a state diagram of Mermaid."""
     yield "stateDiagram-v2"
     yield f"    [*] --> {first.value}"
-    for state, following in transitions.items():
+    for one, following in transitions.items():
         for other, why in following.items():
-            yield f"    {state.value} --> {other.value}: {why}"
+            yield f"    {one.value} --> {other.value}: {why}"
 
 
 def render() -> str:
-    return PAGE.format(group="\n".join(diagram(EMPTY, TRANSITIONS)))
+    return PAGE.format(
+        partition="\n".join(diagram(decisions.Phase.NEW, decisions.TRANSITIONS)),
+        group="\n".join(diagram(state.EMPTY, state.TRANSITIONS)),
+    )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain, combinations, permutations
 from typing import Any
 
@@ -14,6 +15,7 @@ from ottla.controller.model import Partition
 from ottla.coordination.znodes import ORDERED, PartitionState
 from ottla.errors import UnknownTopicOrPartition
 from ottla.kafka import NO_LEADER
+from tests.support.readme import block
 
 EPOCH = 9
 
@@ -28,6 +30,7 @@ def after(made: Partition, *online: int, unclean: bool = False) -> tuple[int, in
     state = decisions.after_replicas_left(made, online, EPOCH, unclean=unclean)
     if state is None:
         return None
+    assert decisions.Phase.of(state) in decisions.TRANSITIONS[decisions.Phase.of(made.state)]
     assert state.controller_epoch == EPOCH
     assert state.extra == {"leader_recovery_state": 0}
     return state.leader, state.leader_epoch, state.isr
@@ -267,3 +270,10 @@ def test_a_kept_replica_is_on_its_way_in_and_out() -> None:
         assert plan == decisions.Reassigned((3, 1, 2), (3, 2), (1, 2))
         assert plan.target == (3,)
     assert decisions.reassigned(made, None, [2]) == decisions.Reassigned((1, 2), (2,), (2,))
+
+
+def test_the_picture_of_a_partition_has_each_of_its_transitions() -> None:
+    drawn = re.findall(r"(\w+) --> (\w+):", block("mermaid", "NewPartition", "docs/states.md"))
+    table = decisions.TRANSITIONS
+    assert sorted(drawn) == sorted((one.value, other.value) for one in table for other in table[one])
+    assert table.keys() == set(decisions.Phase)

@@ -16,7 +16,8 @@ them out one by one until one is left; each of them has everything that was ackn
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from enum import Enum
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -28,6 +29,36 @@ from ottla.kafka import NO_LEADER
 RECOVERY_STATE = "leader_recovery_state"
 NOTHING = (-1, -1)
 """In place of the end of a log that nobody told."""
+
+
+class Phase(Enum):
+    """Kafka's states of a partition (`PartitionState.scala`)."""
+
+    NEW = "NewPartition"
+    """Nobody has led it yet."""
+    ONLINE = "OnlinePartition"
+    OFFLINE = "OfflinePartition"
+    """It has no leader now."""
+
+    @classmethod
+    def of(cls, state: PartitionState | None) -> Phase:
+        if state is None:
+            return cls.NEW
+        return cls.OFFLINE if state.leader == NO_LEADER else cls.ONLINE
+
+
+#: Which phases the decisions below may lead to from each, and why. `docs/states.py` draws it.
+TRANSITIONS: Final[Mapping[Phase, Mapping[Phase, str]]] = {
+    Phase.NEW: {Phase.ONLINE: "a replica is online"},
+    Phase.ONLINE: {
+        Phase.ONLINE: "another leader, ISR or assignment",
+        Phase.OFFLINE: "no replica in sync is online",
+    },
+    Phase.OFFLINE: {
+        Phase.ONLINE: "a replica in sync is back, or one that is not may lead",
+        Phase.OFFLINE: "another assignment, or a new controller",
+    },
+}
 
 
 def first_state(online: Sequence[int], controller_epoch: int) -> PartitionState | None:

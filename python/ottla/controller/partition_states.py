@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ottla.controller import decisions
 from ottla.controller.batches import overlapping
 from ottla.controller.channels import Channels
+from ottla.controller.decisions import TRANSITIONS, Phase
 from ottla.controller.model import Cluster, Partition
 from ottla.controller.store import FencedTree, Written
 from ottla.controller.unclean_elections import UncleanElections
@@ -153,7 +154,11 @@ class PartitionStates:
         unclean = 0
         for name, version in written.done.items():
             partition = self._cluster.get(name)
-            if partition is not None and decisions.is_unclean(partition, wanted[name]):
+            if partition is None:
+                continue
+            before, after = Phase.of(partition.state), Phase.of(wanted[name])
+            assert after in TRANSITIONS[before], f"{name} cannot go from {before.value} to {after.value}"
+            if decisions.is_unclean(partition, wanted[name]):
                 unclean += 1
                 assert partition.state is not None
                 logger.warning(
