@@ -117,7 +117,7 @@ async def test_what_others_have_counted_is_told(tmp_path: Path) -> None:
         assert [told[name] for name in names] == [0, 0, 0, 0]
         changes = broker.isr_changes
         changes.shrinks_total, changes.expansions_total, changes.failures_total = 3, 2, 1
-        broker.controller.unclean_elections_total = 4
+        broker.controller._unclean.total = 4
         assert [told[name] for name in names] == [3, 2, 1, 4]
 
 

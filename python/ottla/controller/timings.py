@@ -1,8 +1,8 @@
 """How long the controller's events wait and take, by kind: plain numbers, written at each event, read by metrics.
 
-Kinds are Kafka's (`ControllerState.scala` of 2.7), in the names that its timers have: brokers that come, leave or
-change are `leaderelection`, because that is when leaders are elected. Kafka has three more, for what is no event here:
-listing moves, features, and the controller's own end.
+Kinds are Kafka's (`ControllerState.scala` of 2.7), in the names that its timers have; each of the `events` says of
+which it is. Brokers that come, leave or change are `leaderelection`, because that is when leaders are elected. Kafka
+has three more, for what is no event here: listing moves, features, and the controller's own end.
 
 Quantiles are of the last five to ten minutes, as those of requests: two tables of counts, of which the older goes when
 the younger is five minutes old. A table has one place for each sixteenth of a power of two, so what is read from it is
