@@ -133,10 +133,11 @@ def _find(
         end = partition.last_stable_offset
     else:
         end = log.high_watermark
-    if is_client and wanted.timestamp != EARLIEST and log.high_watermark < partition.leader_epoch_start:
-        # A new leader does not know yet how far the old one had come; answering now could go backwards.
-        raise OffsetNotAvailable(str(partition))
+    # A new leader does not know yet how far the former one had come: an answer from the end could go backwards.
+    is_behind = is_client and log.high_watermark < partition.leader_epoch_start
     if wanted.timestamp == LATEST:
+        if is_behind:
+            raise OffsetNotAvailable(str(partition))
         return end, -1, partition.leader_epoch
     if wanted.timestamp == EARLIEST:
         return log.start_offset, -1, log.epoch_of(log.start_offset)
@@ -148,10 +149,11 @@ def _find(
     found = times[log]
     if isinstance(found, int):
         raise kafka_error(found, str(partition))
-    if found is None:
-        return -1, -1, -1
-    offset, _, _ = found
-    return found if offset < end else (-1, -1, -1)
+    if found is not None and found[0] < end:
+        return found
+    if is_behind:
+        raise OffsetNotAvailable(str(partition))
+    return -1, -1, -1
 
 
 def _before(partition: Partition, asked: ListOffsetsRequest, wanted: ListOffsetsPartition) -> list[int]:
