@@ -1,4 +1,4 @@
-"""How work gives the loop back: in slices, between which everybody else is served.
+"""Time slices: work gives the loop back between two of them, and everybody else is served meanwhile.
 
 Work on few rows is done at once. Work on many rows goes on in a task, which awaits `Slices.row()` between rows.
 Requests, replication, controller and groups all do so: nothing in a broker gives the loop back in another way.

@@ -1,4 +1,4 @@
-"""What parts of a broker need to know beyond themselves: replicas that may have lost records
+"""The cluster view for parts of a broker that see only themselves: replicas that may have lost records
 (`ottla.replication.unclean_start`), and a controller that is elected here.
 """
 

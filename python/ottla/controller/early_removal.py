@@ -1,4 +1,4 @@
-"""What is done when the process of a broker is positively gone (`neighbours`) and its session lives on.
+"""Fencing before session expiry: what is done when a broker's process is gone (`neighbours`) and its session is not.
 
 The proof may be wrong: a firewall can refuse what a process would take. So nothing is done that would not be right if
 its session had ended just now. Its registration is removed, after which it is out of every ISR, and what it says under

@@ -1,4 +1,4 @@
-"""What a controller knows of its cluster: brokers, topics, partitions. Values and lookups; decisions are in
+"""The controller's copy of its cluster, and which LeaderAndIsr is not acknowledged yet (`unheard`). Decisions are in
 `decisions`.
 
 The tree holds the truth. This is the copy that the active controller read when it was elected and has kept since;

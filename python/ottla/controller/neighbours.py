@@ -1,4 +1,4 @@
-"""The other brokers of the cluster, watched so that the end of a process is known before its ZooKeeper session ends.
+"""The failure detector of a cluster: each broker watches the others, and knows of a death before the session ends.
 
 Every broker keeps a connection to every other one (`peers.presence`): the controller to remove the registrations of
 processes that are gone, all others to make room for another controller. Only brokers are watched whose registration

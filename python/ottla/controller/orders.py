@@ -1,5 +1,5 @@
-"""Elections of leaders that administrators order. Either through a request, or (as tools before KIP-460 do) through a
-node in the tree that is removed when it is done. Moves to other replicas are in `moves`.
+"""Admin operations: elections of leaders that administrators order. Either through a request, or (as tools before
+KIP-460 do) through a node in the tree that is removed when it is done. Moves to other replicas are in `moves`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replicas that fail whenever they are used: how long they wait before they are used again.
+"""Back-off of failing replicas: how long those that fail whenever they are used wait before they are used again.
 
 A broker whose disk is full refuses to lead, and does not refuse to be without a leader, which needs no disk. Taken at
 its word it would be elected and fail again at once, each time with a new leader epoch. So replicas of a broker that

@@ -1,4 +1,6 @@
-"""Where the groups of the source go on in the target: checkpoints, and offsets of groups that nobody uses there."""
+"""MirrorMaker 2's MirrorCheckpointTask: checkpoints say where the groups of the source go on in the target. Offsets of
+groups that nobody uses there are committed for them.
+"""
 
 from __future__ import annotations
 

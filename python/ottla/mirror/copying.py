@@ -1,4 +1,4 @@
-"""Records from one cluster to the other.
+"""Records are copied from one cluster to the other: one instance is what Connect runs as MirrorSourceTasks.
 
 Several instances of a flow share its partitions as members of a group in the *target*, whose topics are the mirrors.
 What that group commits for a mirror is the offset to go on from in the *source*. So an instance that was replaced can
@@ -59,7 +59,9 @@ def group_of(flow: FlowConfig) -> str:
 
 
 class Copying:
-    """The copying of one flow by one instance. Whoever sets `stopping` ends it: what is on its way is committed."""
+    """The copying of one flow by one instance (MirrorMaker 2: MirrorSourceConnector and its tasks). Setting `stopping`
+    ends it: the records that are on their way are delivered and committed first.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""All flows of a file, in one process: for each the topics, the copying, and what it notes."""
+"""All flows of a file in one process, as MirrorMaker 2's dedicated mode: each flow's topics, copying and notes."""
 
 from __future__ import annotations
 

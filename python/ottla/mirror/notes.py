@@ -1,4 +1,4 @@
-"""A flow's own topics: its heartbeats, offset syncs and checkpoints are written here, and read again."""
+"""A mirror's internal topics, as MirrorMaker 2 has them: heartbeats, offset syncs and checkpoints, written and read."""
 
 from __future__ import annotations
 

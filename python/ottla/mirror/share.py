@@ -1,4 +1,4 @@
-"""The partitions of a flow that one instance copies, as the group in the target gives them to it (`copying`).
+"""A MirrorSourceTask: the partitions of a flow that one instance copies, given to it by a group (`copying`).
 
 A step copies what one fetch of each leader gives. Partitions whose mirrors take no records now, and those whose records
 are damaged, wait alone. Partitions of topics that were made anew are copied from their beginning (`verifying`).
@@ -64,7 +64,9 @@ REPLACED: Final = (IllegalGeneration, UnknownMemberId, FencedInstanceId, Rebalan
 
 
 class Share(RebalanceListener):
-    """The partitions that this instance copies now. `positions` of the reader are where it is in the source."""
+    """The partitions that this instance copies now, the work of a MirrorSourceTask. `positions` of the reader are
+    where it is in the source.
+    """
 
     def __init__(
         self,

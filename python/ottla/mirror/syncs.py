@@ -1,4 +1,4 @@
-"""Which offset of a mirror is which in the source: offset syncs, and what follows from them for groups (KIP-382).
+"""Offset syncs, and the OffsetSyncStore that translates the offsets of groups by them (KIP-382).
 
 The mirror of a partition has other offsets: it begins later, and has no markers and no gaps. So pairs of offsets are
 noted now and then, in a compacted topic that MirrorMaker 2 writes and reads as well. A group's offset becomes that of
@@ -24,7 +24,7 @@ SENT_MAX: Final = 16
 
 
 class Pair(NamedTuple):
-    """The offsets of one record."""
+    """An offset sync: one record's offset in the source (upstream) and in the mirror (downstream)."""
 
     upstream: int
     downstream: int

@@ -1,4 +1,4 @@
-"""Whether a process of another machine is positively gone, which is known sooner than its ZooKeeper session ends.
+"""A failure detector for one broker: it knows sooner than ZooKeeper's session ends that a process is positively gone.
 
 When a process dies its machine closes the connections that the process had, and refuses new ones. Both together are the
 proof: a connection that was there is closed by the other side, and then two attempts to connect are refused, at least

@@ -1,4 +1,4 @@
-"""Followers that a new leader waits for.
+"""Short waits after a leader change: a new leader hardly lets the Fetches of its followers wait.
 
 A follower has one Fetch at a leader for all that it follows there. While that waits for something new, for up to
 `replica.fetch.wait.max.ms`, the follower cannot ask for the partitions that this broker has just begun to lead; and

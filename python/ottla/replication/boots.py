@@ -1,4 +1,4 @@
-"""Whether the machine lost its power while a log directory was open, and which of its logs may have lost their ends.
+"""The unclean-shutdown marker of a log directory: did the machine lose its power while the directory was open?
 
 A process that is killed loses nothing: what it wrote is in the page cache, and the next process reads it. With the
 machine goes what no disk had. The two are told apart by the kernel's boot id, which is another one after every start of

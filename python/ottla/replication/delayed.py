@@ -1,7 +1,7 @@
-"""Requests that wait: fetches for enough bytes, produces for the high watermark or the disk; and the deadlines they all
-have.
+"""The purgatory: requests that wait (fetches for enough bytes, produces for the high watermark or the disk), and the
+deadlines that they all have.
 
-Kafka's purgatory keeps a timer wheel and watcher lists per key with their own locks. One loop needs neither: an
+Kafka's keeps a timer wheel and watcher lists per key with their own locks. One loop needs neither: an
 operation registers with the partitions it waits for, its predicate is checked once more after that (so no wake-up is
 lost), and one heap with one task serves every deadline.
 """

@@ -1,4 +1,4 @@
-"""The partitions that this broker follows: who fetches each, and what is done where a log parts from its leader's.
+"""The ReplicaFetcherManager: who fetches each partition that this broker follows, and what is done where logs part.
 
 The fetchers are native threads (`rust/replication`), some for each leader. They append what they get without Python.
 What needs a decision they report, and leave the partition alone until it is added again:

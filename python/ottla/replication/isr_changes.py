@@ -1,4 +1,4 @@
-"""Changes of the set of replicas in sync, as leaders ask the controller for them (AlterIsr, KIP-497).
+"""The AlterIsrManager: leaders ask the controller to change the set of replicas in sync (AlterIsr, KIP-497).
 
 One request is under way at a time. It is given up when another broker becomes the controller: the old one may be silent
 for as long as it likes.

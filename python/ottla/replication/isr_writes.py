@@ -1,5 +1,5 @@
-"""Changes of the set of replicas in sync, as leaders write them into the tree themselves: before the inter-broker
-protocol 2.7-IV2, which has AlterIsr.
+"""The place of the AlterIsrManager before inter-broker protocol 2.7-IV2, which has AlterIsr: leaders write changes of
+the set of replicas in sync into the tree themselves.
 
 A write is on condition of the version of the partition's node that the leader knows. The state keeps the epoch of the
 controller that appointed the leader, as Kafka's leaders have it. An answer may be lost after the write was made. The

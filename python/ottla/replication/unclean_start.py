@@ -1,5 +1,5 @@
-"""Replicas that may have lost records, and that stay in the ISR: the ends of their logs with the power of their
-machine, or the whole of them with a disk.
+"""Unclean recovery (KIP-966's word): replicas in the ISR that may have lost records after an unclean shutdown: the ends
+of their logs with the power of their machine, or the whole of them with a disk.
 
 The ISR means: each of these has all that is committed. After a power loss that is not true any more of a replica whose
 disk did not have everything. Mostly it left the ISR meanwhile, because others lead on, and comes back when it has
