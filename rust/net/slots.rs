@@ -2,7 +2,7 @@
 //!
 //! Kafka's clients match answers by order, and Kafka's broker keeps the order by muting a connection while one of its requests is being
 //! handled. Here a request takes a slot when it starts, and three values may fill it: an answer, nothing (acks=0), or "close the
-//! connection", so that answers given before a failure still leave. Which request may start while others wait is rule 5 of the hot path (DESIGN.md):
+//! connection", so that answers given before a failure still leave. Which request may start while others wait is a decision (docs/internals/network.md):
 //! only a Produce may pass waiting Produces, and only if the appends of all of them are done; everything else waits until all earlier
 //! requests are answered. That lets pipelined acks=all requests share one flush or one round of replication, and keeps log order equal to
 //! request order.

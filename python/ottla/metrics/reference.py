@@ -41,7 +41,8 @@ With 5,000 partitions a scrape takes the loop for 1.5 ms at a time
 The parts of a request's time are Kafka's, though one loop does the work of Kafka's threads: a request is in the request
 queue while requests that came in the same turn of the loop are handled before it, local while its handler runs, remote
 while it waits for something else (a disk, a replica, `fetch.max.wait.ms`, a task of the loop), in the response queue
-while earlier answers or a full socket are before its answer, and response send is what the socket takes to take it.
+while its answer waits for earlier answers or for a full socket. Response send is the time from the first attempt to
+send the answer until the socket has taken all of it.
 
 [alerts.yml](alerts.yml) has rules for Prometheus' `rule_files`, as `python -m ottla.metrics.alerts` prints them; what
 to do about each alert is said in [operations](operations.md#alerts). A cluster is what one job of Prometheus scrapes.

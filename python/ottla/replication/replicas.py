@@ -526,8 +526,8 @@ class Replicas:
     def storage_error(self, partition: Partition, error: BaseException) -> None:
         """An operation on a partition's log failed at the disk.
 
-        A full disk may fail the request alone (see DESIGN.md). Anything else takes the directory out of use: what is in
-        memory can no longer be trusted to be what is on disk, so none of its partitions is served.
+        A full disk may fail the request alone (see docs/internals/log.md). Anything else takes the directory out of
+        use: what is in memory can no longer be trusted to be what is on disk, so none of its partitions is served.
         """
         if not self.check_directories() and not partition.is_offline:
             # While a disk is full this is every append.
