@@ -1,7 +1,7 @@
 """This broker beside Apache Kafka: `python benches/compare.py --against 3.9.2,4.3.1 [--only NAME ...] [--rounds 3]`.
 
-See docs/benchmarks.md. `--list` shows the scenarios, `--quick` runs them with tiny sizes to see that they work: figures
-of such a run mean nothing and are not written to docs/benchmarks/.
+See docs/benchmarks/method.md. `--list` shows the scenarios, `--quick` runs them with tiny sizes to see that they
+work: figures of such a run mean nothing and are not written to docs/benchmarks/.
 """
 
 import sys

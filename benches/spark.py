@@ -50,7 +50,7 @@ PAGE = ROOT / "docs" / "benchmarks" / "spark"
 HEAD = """\
 # Spark: Ottla's source and sink beside Spark's own Kafka connector
 
-Written by `make bench-spark`; [../../benchmarks.md](../../benchmarks.md) says how to read and repeat it. Median [least,
+Written by `make bench-spark`; [../method.md](../method.md) says how to read and repeat it. Median [least,
 greatest] of the rounds. A ratio is ours to the connector's in the same round; (own) is a figure of ours alone, wanted
 of a machine on which the connector counts 1.31 M rows a second, writes 0.87 M to Parquet and 1.30 M to a topic.
 """

@@ -94,7 +94,7 @@ def _rows(result: Result) -> list[dict[str, list[float | None]]]:
 HEAD = """\
 # Beside Apache Kafka
 
-Written by `benches/compare.py`; [../benchmarks.md](../benchmarks.md) says how to read and repeat it. Median
+Written by `benches/compare.py`; [method.md](method.md) says how to read and repeat it. Median
 [least, greatest] of the rounds. A ratio is ours to that Kafka's in the same round whose median is the better one.
 """
 

@@ -19,7 +19,9 @@ from tests.support import readme, shown
 from tests.support.readme import PROJECT
 
 PAGES = sorted(path for path in (PROJECT / "docs").glob("**/*.md") if "benchmarks" not in str(path))
-EVERY_PAGE = [*(PROJECT / name for name in ("README.md", "DEVELOPING.md")), PROJECT / "docs" / "benchmarks.md", *PAGES]
+#: Of measurements, those that nobody generates.
+MEASURED = [PROJECT / "docs" / name for name in ("benchmarks.md", "benchmarks/method.md", "benchmarks/notes.md")]
+EVERY_PAGE = [*(PROJECT / name for name in ("README.md", "DEVELOPING.md")), *MEASURED, *PAGES]
 NAMES = set(command.list_commands(None))  # type: ignore[arg-type]
 
 OF_BROKERS = {
