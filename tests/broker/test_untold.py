@@ -10,7 +10,6 @@ from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
 from ottla.controller import prepare
 from ottla.coordination import znodes
-from ottla.coordination.tree import get_or_none
 from ottla.coordination.znodes import BrokerRegistration, Endpoint
 from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.peers.processes import free_port
@@ -36,20 +35,21 @@ async def hears_nothing(caplog: pytest.LogCaptureFixture, settings: dict[str, st
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line is written as soon as a controller is elected, however long that takes here."""
-    named = untold._controller
-
-    async def elected(broker: untold.Waiting) -> str:
-        while await get_or_none(broker.tree, znodes.CONTROLLER) is None:
-            await trio.sleep(0.01)
-        return await named(broker)
-
     monkeypatch.setattr(untold, "UNTOLD_SECONDS", 0.1)
-    monkeypatch.setattr(untold, "_controller", elected)
 
 
 @pytest.mark.trio
-async def test_alone_at_an_address_that_leads_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_alone_at_an_address_that_leads_nowhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = untold._controller
+
+    async def elected(broker: Broker) -> str:
+        """The line is written when the controller is elected, however long that takes here."""
+        await comes_true("a controller", lambda: broker.controller.is_active)
+        return await named(broker)
+
+    monkeypatch.setattr(untold, "_controller", elected)
     nowhere = f"PLAINTEXT://127.0.0.1:{free_port()}"
     settings = {"log.dirs": str(tmp_path), "broker.id": "4", "advertised.listeners": nowhere}
     await hears_nothing(caplog, settings, "controller 4, in this process", nowhere)

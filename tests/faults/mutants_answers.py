@@ -73,6 +73,64 @@ MUTANTS = (
         "self._quotas.used_time(self._client, 0.0, at_ms)",
         pytest=(f"{QUOTAS}::test_time_is_limited_for_every_request",),
     ),
+    # --- who may speak ---
+    Mutant(
+        "net.who-may-not-speak-is-served",
+        "rust/net/hub/turns.rs",
+        "                    if !connection.session.may_send(api_key) {\n",
+        "                    if false {\n",
+        cargo=("net::tests::sessions",),
+    ),
+    Mutant(
+        "net.a-greeting-has-no-end",
+        "rust/net/hub/arrivals.rs",
+        "            if connection.session.is_late(self.now_ms) {\n",
+        "            if false {\n",
+        cargo=("net::tests::sessions",),
+    ),
+    Mutant(
+        "net.a-greeting-may-be-large",
+        "rust/net/session.rs",
+        "limits.frame_bytes_max.min(GREETING_BYTES_MAX)",
+        "limits.frame_bytes_max",
+        cargo=("net::tests::sessions",),
+    ),
+    Mutant(
+        "net.what-a-transport-holds-is-forgotten",
+        "rust/net/hub/turns.rs",
+        "        let has_work = holds || connection.has_startable(&self.limits);\n",
+        "        let has_work = connection.has_startable(&self.limits);\n",
+        cargo=("net::tests::transports",),
+    ),
+    # --- when a Produce is answered ---
+    Mutant(
+        "produce.answered-before-its-turn-is-over",
+        "python/ottla/replication/delayed_produce.py",
+        "        if self._turn_is_over and not self._open:\n",
+        "        if not self._open:\n",
+        pytest=("tests/replication/test_delayed_produce.py",),
+    ),
+    Mutant(
+        "produce.the-next-overtakes-an-append-on-a-thread",
+        "python/ottla/replication/delayed_produce.py",
+        "        if not self._under_way:\n            self._all_appended()\n",
+        "        self._all_appended()\n",
+        pytest=("tests/replication/test_delayed_produce.py",),
+    ),
+    Mutant(
+        "broker.a-new-leader-finds-nothing-below-its-watermark",
+        "python/ottla/broker/api/k02_list_offsets.py",
+        "    if found is not None and found[0] < end:\n",
+        "    if found is not None and found[0] < end and not is_behind:\n",
+        pytest=("tests/broker/test_offsets_of_new_leaders.py",),
+    ),
+    Mutant(
+        "broker.elections-elsewhere-say-nothing",
+        "python/ottla/broker/api/k43_elect_leaders.py",
+        "        for name in names:\n",
+        "        for name in () if asked.topic_partitions is None else names:\n",
+        pytest=("tests/broker/test_elections_elsewhere.py",),
+    ),
     # --- who is closed for whom ---
     Mutant(
         "connections.whoever-came-first-makes-room",
