@@ -79,28 +79,28 @@ MUTANTS = (
         "rust/net/hub/turns.rs",
         "                    if !connection.session.may_send(api_key) {\n",
         "                    if false {\n",
-        cargo=("net::tests::sessions",),
+        cargo=("net::tests::sessions::nothing_but_a_greeting_is_handed_out",),
     ),
     Mutant(
         "net.a-greeting-has-no-end",
         "rust/net/hub/arrivals.rs",
         "            if connection.session.is_late(self.now_ms) {\n",
         "            if false {\n",
-        cargo=("net::tests::sessions",),
+        cargo=("net::tests::sessions::who_says_nothing_or_too_little_ends_in_time",),
     ),
     Mutant(
         "net.a-greeting-may-be-large",
         "rust/net/session.rs",
         "limits.frame_bytes_max.min(GREETING_BYTES_MAX)",
         "limits.frame_bytes_max",
-        cargo=("net::tests::sessions",),
+        cargo=("net::tests::sessions::a_greeting_is_no_large_frame",),
     ),
     Mutant(
         "net.what-a-transport-holds-is-forgotten",
         "rust/net/hub/turns.rs",
         "        let has_work = holds || connection.has_startable(&self.limits);\n",
         "        let has_work = connection.has_startable(&self.limits);\n",
-        cargo=("net::tests::transports",),
+        cargo=("net::tests::transports::what_is_held_is_served_without_another_word_of_the_client",),
     ),
     # --- when a Produce is answered ---
     Mutant(
