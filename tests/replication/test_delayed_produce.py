@@ -137,6 +137,18 @@ def test_what_is_safe_before_its_turn_has_ended_does_not_answer_early(rooms: Roo
     assert len(rooms.answers) == 1
 
 
+def test_an_append_on_a_thread_is_not_the_end_of_the_turn(rooms: Rooms) -> None:
+    """Others of the request are not written before that."""
+    produce, (first, second), infos = rooms.produce(1), safe(0, 1), [info(5), info(9)]
+    produce.appended(first, infos[0])
+    produce.append_later(second, 7)
+    produce.named()
+    rooms.reports[7](infos[1], None)
+    assert not rooms.answers
+    rooms.end_turn()
+    assert rooms.answers == [infos]
+
+
 def test_what_its_turn_could_not_write_is_told(rooms: Rooms) -> None:
     for acks in (1, ACKS_ALL):
         produce = rooms.produce(acks)
