@@ -84,8 +84,8 @@ MUTANTS = (
     Mutant(
         "net.a-greeting-has-no-end",
         "rust/net/hub/arrivals.rs",
-        "            if connection.session.is_late(self.now_ms) {\n",
-        "            if false {\n",
+        "                until_ms: self.now_ms + greeting_ms,\n",
+        "                until_ms: self.now_ms + 1000 * greeting_ms,\n",
         cargo=("net::tests::sessions::who_says_nothing_or_too_little_ends_in_time",),
     ),
     Mutant(
