@@ -68,6 +68,21 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+#: So many descriptors a process of tests has at most when a file of them begins, or garbage is looked for.
+DESCRIPTORS_MAX = 200
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Brokers inside the process are cycles that hold descriptors. Python counts objects, not descriptors, before it
+    looks for garbage: without this a process may run out of them.
+    """
+    yield
+    is_last = nextitem is None or nextitem.path != item.path
+    if is_last and len(os.listdir("/proc/self/fd")) > DESCRIPTORS_MAX:
+        gc.collect()
+
+
 #: What a soak test may take; any other has pyproject's `timeout`.
 SOAK_SECONDS = 3 * 3600
 

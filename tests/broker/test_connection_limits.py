@@ -1,7 +1,5 @@
 """A listener's own bound of connections, changed while the broker runs."""
 
-import select
-
 from ottla.wire.k44_incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
     AlterableConfig,
@@ -10,6 +8,7 @@ from ottla.wire.k44_incremental_alter_configs import (
 )
 from tests.compat import raw
 from tests.peers.ottla import Brokers
+from tests.peers.processes import is_readable
 from tests.support.client import connect
 
 
@@ -22,7 +21,7 @@ def test_who_is_too_many_waits_until_there_is_room(brokers: Brokers) -> None:
         resource = AlterConfigsResource(resource_type=4, resource_name=str(broker.id), configs=configs)
         request = IncrementalAlterConfigsRequest(resources=[resource])
         assert client.call(INCREMENTAL_ALTER_CONFIGS, request).responses[0].error_code == 0
-        assert select.select([waiting.socket], [], [], 0) == ([], [], []), "it came before that request"
+        assert not is_readable(waiting.socket), "it came before that request"
         configs[0].value = "3"
         assert client.call(INCREMENTAL_ALTER_CONFIGS, request).responses[0].error_code == 0
         assert waiting.answer()

@@ -1,6 +1,5 @@
 """A Fetch of many partitions is served in pieces: what it gets is the same, and others do not wait for it."""
 
-import select
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +15,7 @@ from ottla.slices import ROWS, serve
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest
 from tests.peers.ottla import Broker
+from tests.peers.processes import is_readable
 from tests.support.client import Client, batch, connect, values
 
 #: Several pieces.
@@ -164,7 +164,7 @@ def test_others_are_answered_meanwhile(client: Client, shared_broker: Broker, to
         client.send(FETCH, request(topic, rows(range(MOST))), 4)
         for _ in range(3):
             other.call(API_VERSIONS, ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
-        assert not select.select([client._socket], [], [], 0)[0], "the larger request held up the smaller ones"
+        assert not is_readable(client._socket), "the larger request held up the smaller ones"
         assert len(told(client.receive(timeout_ms=60_000))) == MOST
 
 

@@ -1,7 +1,6 @@
 """Brokers have no quotas among themselves: the listener tells who is one, not what a request says of itself."""
 
 import contextlib
-import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from ottla.wire.k49_alter_client_quotas import (
     OpData,
 )
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.processes import free_port, is_readable
 from tests.support.client import Client, batch
 from tests.support.hostile import connect
 from tests.support.waiting import PATIENCE_S, eventually
@@ -112,7 +111,7 @@ def is_muted(port: int, admin: Client) -> bool:
         one.sendall(request_frame(API_VERSIONS.key, 0, 2, "limited", versions))
         for _ in range(TRIES):
             admin.call(API_VERSIONS, ApiVersionsRequest(), 0)
-        return not select.select([one], [], [], 0)[0]
+        return not is_readable(one)
 
 
 def test_the_time_of_brokers_requests_is_limited_where_clients_are(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """What a leader sends of throttled partitions (KIP-73), to a client that says it is a follower."""
 
-import select
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from ottla.errors import InvalidRequest, OffsetOutOfRange
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from tests.broker.control_requests import OTHER, ask, leading, started
+from tests.peers.processes import is_readable
 from tests.support.client import Client, batch
 from tests.support.settings import DELETE, SET, alter
 from tests.support.waiting import comes_true, eventually
@@ -78,7 +78,7 @@ class Follower:
 
     @property
     def is_answered(self) -> bool:
-        return bool(select.select([self.client._socket], [], [], 0)[0])
+        return is_readable(self.client._socket)
 
 
 @dataclass

@@ -1,7 +1,10 @@
 """The command `ottla` inside the test's process, and the clusters that it talks to."""
 
+import contextlib
+import gc
 import io
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,6 +34,22 @@ class Result:
 Ottla = Callable[..., Result]
 
 
+@contextlib.contextmanager
+def as_in_a_process() -> Iterator[None]:
+    """Restores two properties of the whole process that a command sets: the handlers of log lines, which write to the
+    test's stderr, and the collector of garbage.
+    """
+    root = logging.getLogger()
+    handlers, level, collects = root.handlers[:], root.level, gc.isenabled()
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        if collects:
+            gc.enable()
+
+
 @pytest.fixture
 def ottla(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ottla:
     """ottla("topic", "list", stdin=b"...") runs it as a process would; the test fails unless it ends with `code`."""
@@ -39,7 +58,7 @@ def ottla(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     def run(*arguments: str, stdin: bytes = b"", code: int = 0) -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as ended, as_in_a_process():
             main(arguments)
         out, err = capsys.readouterr()
         assert ended.value.code == code, f"{arguments} ended with {ended.value.code}:\n{out}\n{err}"

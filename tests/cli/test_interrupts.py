@@ -3,7 +3,6 @@
 import fcntl
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers.ottla import Broker, Brokers
+from tests.peers.processes import is_readable
 from tests.support.waiting import PATIENCE_S, eventually
 
 QUIET = ("Traceback", "Fatal", "KeyboardInterrupt", "Exception")
@@ -39,8 +39,7 @@ class Terminal:
     def until(self, text: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while text not in self.shown:
-            ready, _, _ = select.select([self.end], [], [], max(0, deadline - time.monotonic()))
-            assert ready, f"{text!r} did not come: {self.shown!r}"
+            assert is_readable(self.end, max(0, deadline - time.monotonic())), f"{text!r} did not come: {self.shown!r}"
             self.shown += os.read(self.end, 4096).decode()
 
     def type(self, text: str) -> None:
@@ -48,7 +47,7 @@ class Terminal:
 
     def ended(self) -> int:
         code = self.process.wait(PATIENCE_S)
-        while select.select([self.end], [], [], 0)[0]:
+        while is_readable(self.end):
             try:
                 self.shown += os.read(self.end, 4096).decode()
             except OSError:  # Linux says so of a terminal that nobody has open

@@ -1,6 +1,8 @@
 """The command line itself: help, mistakes, and that it is quick."""
 
+import gc
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -130,3 +132,11 @@ def test_python_dash_m_is_the_command(tmp_path: Path) -> None:
         [sys.executable, "-m", "ottla", "--help"], capture_output=True, text=True, cwd=tmp_path, check=True
     )
     assert done.stdout.startswith("Usage: ottla ")
+
+
+def test_what_a_command_says_of_the_process_goes_with_it(ottla: Ottla, tmp_path: Path) -> None:
+    handlers = logging.getLogger().handlers[:]
+    (tmp_path / "data").write_text("no directory")
+    ottla("serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0", code=1)
+    assert logging.getLogger().handlers == handlers
+    assert gc.isenabled()

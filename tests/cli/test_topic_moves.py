@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 
 from ottla.client import cluster_admin, leading
 from tests.cluster.stand import Cluster
+from tests.peers.processes import is_readable
 from tests.support.waiting import PATIENCE_S, eventually
 
 from .conftest import Ottla
@@ -195,7 +195,7 @@ def test_ctrl_c_leaves_the_move_and_says_what_to_do(ottla: Ottla, three: Cluster
 
     def hears(text: bytes) -> bool:
         nonlocal said
-        if select.select([terminal], [], [], 0)[0]:
+        if is_readable(terminal):
             try:
                 said += os.read(terminal, 65536)
             except OSError:  # the other end is closed

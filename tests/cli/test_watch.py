@@ -2,7 +2,6 @@
 
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from trio.testing import MockClock
 from ottla.cli import _watch
 from ottla.cli._status import Status
 from tests.peers.ottla import Broker
+from tests.peers.processes import is_readable
 from tests.support.waiting import PATIENCE_S, eventually
 
 
@@ -26,7 +26,7 @@ def test_what_is_shown_on_a_terminal_grows_older(broker: Broker) -> None:
 
     def hears(text: bytes) -> bool:
         nonlocal said
-        while select.select([terminal], [], [], 0)[0]:
+        while is_readable(terminal):
             said += os.read(terminal, 65536)
         return text in said
 

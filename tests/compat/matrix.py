@@ -7,7 +7,6 @@ to send, and compared record by record with the files that workers write.
 
 import contextlib
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -22,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.clients.worker import DEADLINE_S, Record, by_place, eventually, read_records, write_records
 from tests.peers.apache import need_java
-from tests.peers.processes import with_parent
+from tests.peers.processes import is_readable, with_parent
 from tests.peers.segments import Batch, batches
 from tests.peers.skips import require
 from tests.support import waiting
@@ -97,8 +96,8 @@ class Worker:
         assert self.process.stdout is not None
         try:
             print("\t".join([command, *(f"{k}={v}" for k, v in fields.items())]), file=self.process.stdin, flush=True)
-            ready, _, _ = select.select([self.process.stdout], [], [], DEADLINE_S + 30)
-            answer = self.process.stdout.readline().rstrip("\n") if ready else "error\tno answer"
+            is_told = is_readable(self.process.stdout, DEADLINE_S + 30)
+            answer = self.process.stdout.readline().rstrip("\n") if is_told else "error\tno answer"
         except BrokenPipeError:
             answer = ""
         if not answer or answer == "error\tno answer":

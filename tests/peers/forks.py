@@ -7,7 +7,6 @@ users do, and so does the gate where a start is what a test looks at: it runs `p
 import atexit
 import json
 import os
-import select
 import socket
 import struct
 import subprocess
@@ -18,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from tests.peers.processes import with_parent
+from tests.peers.processes import is_readable, with_parent
 
 ROOT = Path(__file__).parents[2]
 NUMBER = struct.Struct("=q")
@@ -65,7 +64,7 @@ class Fork(subprocess.Popen[bytes]):
     def poll(self) -> int | None:
         """How it ended, if it has."""
         with self._lock:
-            if self.returncode is None and select.select([self._reports], [], [], 0)[0]:
+            if self.returncode is None and is_readable(self._reports):
                 self.returncode = self._told()
         return self.returncode
 
@@ -80,8 +79,7 @@ class Fork(subprocess.Popen[bytes]):
         while self.returncode is None:
             left = None if deadline is None else max(deadline - time.monotonic(), 0)
             # Where another thread was told, the end of what the other side sends is still seen.
-            readable, _, _ = select.select([self._reports], [], [], left)
-            if not readable:
+            if not is_readable(self._reports, left):
                 assert timeout is not None
                 raise subprocess.TimeoutExpired(self.args, timeout)
             self.poll()

@@ -2,7 +2,6 @@
 
 import os
 import re
-import select
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from types import TracebackType
 from typing import IO
 
 from tests.peers import forks
-from tests.peers.processes import Server, free_port, keeping
+from tests.peers.processes import Server, free_port, is_readable, keeping
 
 READY = re.compile(r"ottla ready: broker (\d+) at (\S+):(\d+)\s*")
 
@@ -64,8 +63,7 @@ class Broker(Server):
         """Wait for the line `ottla ready: broker N at HOST:PORT` on stdout."""
         assert self.process.stdout is not None
         deadline = time.monotonic() + timeout_s
-        readable, _, _ = select.select([self.process.stdout], [], [], timeout_s)
-        line = self.process.stdout.readline().decode() if readable else ""
+        line = self.process.stdout.readline().decode() if is_readable(self.process.stdout, timeout_s) else ""
         match = READY.fullmatch(line)
         if match is None or time.monotonic() > deadline:
             self.kill()

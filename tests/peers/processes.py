@@ -6,6 +6,7 @@ Nothing here sleeps for a guessed time: readiness is a question asked of the ser
 import contextlib
 import os
 import random
+import select
 import shutil
 import signal
 import socket
@@ -14,7 +15,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
+
+
+class HasFileno(Protocol):
+    """A file or a socket: it has a descriptor."""
+
+    def fileno(self) -> int: ...
+
 
 STARTED: list["Server"] = []  # in the order of their start; conftest shows their output when a test fails
 
@@ -33,6 +41,16 @@ def with_parent(command: Sequence[str]) -> list[str]:
     if _SETPRIV is None or threading.current_thread() is not threading.main_thread():
         return list(command)
     return [_SETPRIV, "--pdeathsig", "KILL", "--", *command]
+
+
+def is_readable(file: int | HasFileno, timeout_s: float | None = 0.0) -> bool:
+    """True if within so many seconds there is something to read, or the end; None waits however long it takes.
+
+    `select.select` refuses descriptors above 1,023, which a process of tests may come to.
+    """
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
 
 
 def free_port() -> int:

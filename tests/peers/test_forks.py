@@ -1,13 +1,16 @@
 """A broker that is a copy of a process is as one that was started: its end, its surroundings, its own signals."""
 
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
 import psutil
 import pytest
 
+from ottla._core import raise_descriptor_limit
 from tests.peers import forks
 from tests.peers.ottla import Brokers
 from tests.support.waiting import PATIENCE_S
@@ -37,6 +40,18 @@ def test_a_refusal_has_its_exit_code_and_its_words(brokers: Brokers) -> None:
     refused = brokers(settings={"num.partitions": "many"}, wait=False)
     assert refused.process.wait(PATIENCE_S) == 1
     assert "num.partitions" in refused.output()
+
+
+def test_its_end_is_seen_by_a_process_with_many_descriptors(brokers: Brokers) -> None:
+    process = brokers().process
+    assert isinstance(process, forks.Fork)
+    raise_descriptor_limit()
+    high = socket.socket(fileno=fcntl.fcntl(process._reports, fcntl.F_DUPFD_CLOEXEC, 1024))
+    process._reports.close()
+    process._reports = high
+    assert process.poll() is None
+    process.kill()
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_its_surroundings_are_those_of_now(brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers.ottla import Brokers
+from tests.peers.processes import is_readable
 
 pytestmark = pytest.mark.spark
 #: For a JVM's start, and a query's first batch.
@@ -46,12 +46,12 @@ def test_ctrl_c_on_a_terminal(brokers: Brokers, tmp_path: Path) -> None:
     try:
         deadline = time.monotonic() + TIMEOUT_S
         while " done: " not in shown:
-            assert select.select([end], [], [], max(0, deadline - time.monotonic()))[0], shown
+            assert is_readable(end, max(0, deadline - time.monotonic())), shown
             shown += os.read(end, 4096).decode()
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(TIMEOUT_S) == 130
         # Until the JVM, which has the terminal too, is gone.
-        while select.select([end], [], [], TIMEOUT_S)[0]:
+        while is_readable(end, TIMEOUT_S):
             try:
                 shown += os.read(end, 4096).decode()
             except OSError:

@@ -1,6 +1,5 @@
 """Which log is compacted next, and what a directory remembers of compaction."""
 
-import select
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 from ottla import _core
 from ottla.config import BrokerConfig
 from ottla.replication.cleaner import CleanerSettings, describe, dirty_ratio, filthiest, is_due
+from tests.peers.processes import is_readable
 from tests.support.waiting import PATIENCE_S
 
 
@@ -61,7 +61,7 @@ def clean(directory: _core.LogDirectory, candidate: _core.Cleanable) -> _core.Cl
     hub = _core.Hub(supported={})
     cleaner = _core.LogCleaner(1, map_bytes=1 << 20, map_load_factor=0.9, io_bytes=1 << 16, bytes_per_second=1e300)
     cleaner.clean(directory, candidate, hub.completions, 1)
-    select.select([hub.fileno()], [], [], PATIENCE_S)
+    assert is_readable(hub, PATIENCE_S)
     completion = hub.next()
     assert isinstance(completion, _core.Completion)
     if completion.error is not None:
