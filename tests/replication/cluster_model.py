@@ -52,6 +52,9 @@ class Around:
     def may_be_unclean(self, topic: str) -> bool:
         return False
 
+    def is_offline(self, key: PartitionKey) -> bool:
+        return False
+
     def end_of(self, key: PartitionKey) -> EpochEnd:
         return self._replica.end_of_all
 

@@ -9,7 +9,9 @@ import trio
 
 from ottla import _core
 from ottla.config import BrokerConfig
+from ottla.coordination.tree import Tree
 from ottla.net import Server
+from ottla.replication.belonging import Belonging
 from ottla.replication.delayed import Deadlines
 from ottla.replication.internal_topic import InternalTopic, LoadedBatch
 from ottla.replication.leases import Leases
@@ -17,6 +19,7 @@ from ottla.replication.log_manager import LogManager
 from ottla.replication.replicas import Replicas
 from ottla.replication.roles import PartitionState
 from ottla.replication.turn import Turn
+from ottla.replication.unclean_start import UncleanStart
 from tests.support.log_manager import Settings
 
 ME = 1
@@ -41,13 +44,21 @@ class Opened:
 
 @asynccontextmanager
 async def opened(
-    path: Path, *, in_turns: bool = False, load_bytes: int = 1 << 20, required_acks: int = -1, **settings: str
+    path: Path,
+    *,
+    in_turns: bool = False,
+    load_bytes: int = 1 << 20,
+    required_acks: int = -1,
+    unclean_start: UncleanStart | None = None,
+    tree: Tree | None = None,
+    **settings: str,
 ) -> AsyncIterator[Opened]:
     config = BrokerConfig.load(None, {"log.dirs": str(path), **settings})
     async with LogManager.open(config) as logs, trio.open_nursery() as nursery:
         await logs.load(Settings(config))
         server = Server(_core.Hub(supported={}))
-        replicas = Replicas(ME, logs, server)
+        belonging = None if tree is None else Belonging(ME, tree, logs)
+        replicas = Replicas(ME, logs, server, unclean_start=unclean_start, belonging=belonging)
         deadlines = Deadlines()
         turn = Turn(replicas, Leases(server.hub, 1 << 20))
         created: list[str] = []

@@ -244,11 +244,10 @@ async def test_a_log_on_its_way_into_another_directory_takes_its_note_along(plac
 async def test_a_role_is_taken_with_the_topics_own_log_alone(place: Place) -> None:
     """Told that it is in sync, without being new, a replica whose log was put aside has lost it."""
     names = ("new", "in-sync", "out", "held")
-    async with opened(place.data) as here:
+    unclean_start = Stand(wait_s=30).start
+    unclean_start.suspects.clear()
+    async with opened(place.data, unclean_start=unclean_start, tree=place.tree) as here:
         replicas, logs = here.replicas, here.replicas._logs
-        replicas.belonging = Belonging(ME, place.tree, logs)
-        replicas.unclean_start = Stand(wait_s=30).start
-        replicas.unclean_start.suspects.clear()
         for name in names:
             await place.topic(name, (ME, OTHER))
             assert await replicas.apply(name, {0: state(OTHER, OTHER)}, new=[0]) == {}
@@ -278,6 +277,7 @@ async def test_a_role_is_taken_with_the_topics_own_log_alone(place: Place) -> No
             asked.append(keys)
             return Taken({}, set(), {})
 
-        replicas.belonging.before_roles = before_roles  # type: ignore[method-assign]
+        assert replicas._belonging is not None
+        replicas._belonging.before_roles = before_roles  # type: ignore[method-assign]
         assert await replicas.apply("held", {0: state(ME, ME, epoch=6)}) == {}
         assert asked == [[]]

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import trio
 import trio.testing
 
+from ottla.broker.surroundings import Surroundings
 from ottla.coordination import znodes
 from ottla.coordination.znodes import TopicAssignment
 from ottla.errors import MayHaveLost, NotLeaderOrFollower
-from ottla.kafka import NO_LEADER
+from ottla.kafka import NO_LEADER, PartitionKey
 from ottla.replication.questions import EpochEnd
-from ottla.replication.unclean_start import ASK_AGAIN_S, NOT_ELECTED_S, OFFER_S, Known, end_of, may_offer
+from ottla.replication.unclean_start import (
+    ASK_AGAIN_S,
+    NOT_ELECTED_S,
+    NOTHING,
+    OFFER_S,
+    Known,
+    UncleanStart,
+    end_of,
+    may_offer,
+)
 from tests.replication.internal import opened
 from tests.replication.unclean import ME, OTHER, THIRD, WAIT_S, Stand, T, state
 from tests.support.client import batch
@@ -255,13 +266,12 @@ async def test_what_is_left_is_written_down(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_refused_replica_is_there_without_a_role(tmp_path: Path) -> None:
-    async with opened(tmp_path) as here:
+    stand = Stand(T, ("t", 2))
+    async with opened(tmp_path, unclean_start=stand.start) as here:
         replicas, logs = here.replicas, here.replicas._logs
         await logs.open_or_create("t", [0, 1, 2])
         logs.logs["t", 0].begin_epoch(3)
         logs.logs["t", 0].append_bytes(batch(b"x"), 3)
-        stand = Stand(T, ("t", 2))
-        replicas.unclean_start = stand.start
         errors = await replicas.apply("t", {0: state(ME, ME, OTHER), 1: state(ME, ME, OTHER)})
         assert {index: type(error) for index, error in errors.items()} == {0: MayHaveLost}
         assert MayHaveLost.code == 56
@@ -269,10 +279,8 @@ async def test_a_refused_replica_is_there_without_a_role(tmp_path: Path) -> None
         assert (refused.is_leader, refused.is_offline, refused.state) == (False, False, None)
         assert refused.leader_error(-1) == NotLeaderOrFollower.code
         assert leads.is_leader
-        assert replicas.end_of(*T) == EpochEnd(3, 1)
         # Kafka's controller stops those that refuse.
         await replicas.stop("t", 0, delete=False)
-        assert replicas.end_of(*T) == EpochEnd(3, 1)
         errors = await replicas.apply("t", {0: state(ME, ME, OTHER)})
         assert [*errors] == [0]
         refused = replicas.partitions[T]
@@ -281,6 +289,23 @@ async def test_a_refused_replica_is_there_without_a_role(tmp_path: Path) -> None
         assert refused.leader_epoch == 5
         await replicas.stop("t", 2, delete=True)
         assert not stand.start
-        replicas.mark_offline(*T)
-        assert replicas.end_of(*T) is None
-        assert replicas.end_of("t", 7) is None
+
+
+async def test_where_its_log_ends_is_told_whatever_its_role(tmp_path: Path) -> None:
+    gone = cast("PartitionKey", ("t", 1))
+    async with opened(tmp_path) as here:
+        replicas, logs = here.replicas, here.replicas._logs
+        nobody = cast("Any", None)
+        around = Surroundings(ME, nobody, metadata=nobody, logs=logs, peers=nobody, failing_directories=nobody)
+        start = UncleanStart(ME, [T], around, nobody, wait_s=WAIT_S, without_log=[gone])
+        await replicas.apply("t", {0: state(ME, ME, OTHER)})
+        logs.logs[T].append_bytes(batch(b"x"), 5)
+        assert start.end_of(T) == EpochEnd(5, 1)
+        await replicas.stop("t", 0, delete=False)
+        assert start.end_of(T) == EpochEnd(5, 1)
+        assert start.end_of(gone) == NOTHING
+        start.forget(gone)
+        assert start.end_of(gone) is None
+        (directory,) = logs.directories.online
+        logs.take_offline(directory, "a test says so")
+        assert start.end_of(T) is None

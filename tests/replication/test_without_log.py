@@ -137,16 +137,13 @@ async def test_a_replica_without_others_is_told_of_and_begins_anew(caplog: pytes
 
 
 async def test_one_that_is_refused_has_no_log_and_says_so_to_others(tmp_path: Path) -> None:
-    async with opened(tmp_path) as here:
+    stand = Empty()
+    async with opened(tmp_path, unclean_start=stand.start) as here:
         replicas = here.replicas
-        stand = Empty()
-        replicas.unclean_start = stand.start
         other = cast("PartitionKey", ("t", 1))
         errors = await replicas.apply("t", {0: state(ME, ME, OTHER), 1: state(ME, ME, OTHER)})
         assert set(errors) == {0}
         assert T not in replicas._logs.logs
         assert other in replicas._logs.logs
-        assert replicas.end_of(*T) == NOTHING
-        assert replicas.end_of("t", 5) is None
         assert await replicas.apply("t", {0: state(OTHER, OTHER, epoch=6)}) == {}
         assert T in replicas._logs.logs

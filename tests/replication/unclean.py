@@ -40,6 +40,9 @@ class Around:
     def may_be_unclean(self, topic: str) -> bool:
         return self.unclean
 
+    def is_offline(self, key: PartitionKey) -> bool:
+        return ME not in self.ends
+
     def end_of(self, key: PartitionKey) -> EpochEnd | None:
         return cast("EpochEnd | None", self.ends.get(ME))
 

@@ -101,6 +101,7 @@ class Broker:
         tree: Tree,
         settings: Settings,
         logs: LogManager,
+        belonging: Belonging,
         nursery: trio.Nursery,
     ) -> None:
         self.id = broker_id
@@ -122,6 +123,23 @@ class Broker:
         self.peers = Peers(
             lambda broker: self.metadata.address(broker, settings.config.inter_broker_listener),
             Dialer(f"broker-{broker_id}", settings.config.get_int("replica.socket.timeout.ms")),
+        )
+        self.surroundings = Surroundings(
+            broker_id,
+            tree,
+            metadata=self.metadata,
+            logs=logs,
+            peers=self.peers,
+            failing_directories=self.failing_directories,
+        )
+        self.unclean_start = UncleanStart(
+            broker_id,
+            logs.suspects,
+            self.surroundings,
+            tree,
+            wait_s=settings.config.get_int("unclean.start.wait.ms") / 1000,
+            without_log=logs.without_log,
+            note=logs.note_suspects,
         )
         self.isr_changes = self._isr_changes(self.peers)
         self.throttles = Throttles(broker_id, settings.config)
@@ -145,15 +163,8 @@ class Broker:
             propose=self.isr_changes.propose,
             following=self.following,
             throttles=self.throttles,
-        )
-        self.surroundings = Surroundings(
-            broker_id,
-            tree,
-            metadata=self.metadata,
-            logs=logs,
-            replicas=self.replicas,
-            peers=self.peers,
-            failing_directories=self.failing_directories,
+            unclean_start=self.unclean_start,
+            belonging=belonging,
         )
         #: What one Fetch gets at most.
         self.fetch_bytes_max = settings.config.get_int("fetch.max.bytes")
@@ -191,15 +202,6 @@ class Broker:
             named=self.surroundings.named,
         )
         self.client_quotas = ClientQuotas(settings.config)
-        self.unclean_start = self.replicas.unclean_start = UncleanStart(
-            broker_id,
-            logs.suspects,
-            self.surroundings,
-            tree,
-            wait_s=settings.config.get_int("unclean.start.wait.ms") / 1000,
-            without_log=logs.without_log,
-            note=logs.note_suspects,
-        )
         self.fetch_sessions = FetchSessions(settings.config.get_int("max.incremental.fetch.session.cache.slots"))
         #: The newest epoch of a controller that is known to have been elected.
         self.controller_epoch = 0
@@ -255,8 +257,7 @@ class Broker:
             await trio.to_thread.run_sync(logs.note_suspects, logs.suspects | logs.without_log)
             at("registering, and waiting for the controller")
             async with trio.open_nursery() as nursery:
-                broker = cls(broker_id, cluster_id, tree, settings, logs, nursery)
-                broker.replicas.belonging = belonging
+                broker = cls(broker_id, cluster_id, tree, settings, logs, belonging, nursery)
                 broker.log.info("broker %d of cluster %s, with %s", broker_id, cluster_id, _tree_of(config, logs))
                 async with broker._serving():
                     yield broker

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.replication.replicas import Replicas
     from ottla.replication.throttles import Throttles
     from ottla.replication.turn import Turn
+    from ottla.replication.unclean_start import UncleanStart
     from ottla.transaction.service import Transactions
     from ottla.wire.schema import Api
 
@@ -86,6 +87,7 @@ class LogRooms(Protocol):
     metadata: MetadataCache
     server: Server
     deadlines: Deadlines
+    unclean_start: UncleanStart
 
 
 class ControlRooms(Protocol):

@@ -14,7 +14,7 @@ from ottla.coordination.tree import ConnectionLoss, NoNode, SessionExpired
 from ottla.coordination.znodes import Endpoint
 from ottla.kafka import NO_EPOCH, PartitionKey
 from ottla.replication.questions import EpochEnd, Questions
-from ottla.replication.unclean_start import ANY_EPOCH, Known
+from ottla.replication.unclean_start import ANY_EPOCH, Known, end_of
 from ottla.wire.k43_elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ottla.errors import KafkaError
     from ottla.peers import Peers
     from ottla.replication.log_manager import LogManager
-    from ottla.replication.replicas import Replicas
 
 #: A replica that is not in sync may lead.
 UNCLEAN: Final = 1
@@ -43,7 +42,6 @@ class Surroundings:
         *,
         metadata: MetadataCache,
         logs: LogManager,
-        replicas: Replicas,
         peers: Peers,
         failing_directories: FailingDirectories,
     ) -> None:
@@ -51,7 +49,6 @@ class Surroundings:
         self._tree = tree
         self._metadata = metadata
         self._logs = logs
-        self._replicas = replicas
         self._failing_directories = failing_directories
         self._peers = peers
         self._questions = Questions(broker_id, peers)
@@ -74,8 +71,12 @@ class Surroundings:
     def may_be_unclean(self, topic: str) -> bool:
         return self._logs.topic_config(topic).get_bool("unclean.leader.election.enable")
 
+    def is_offline(self, key: PartitionKey) -> bool:
+        return key in self._logs.failures
+
     def end_of(self, key: PartitionKey) -> EpochEnd | None:
-        return self._replicas.end_of(*key)
+        log = self._logs.logs.get(key)
+        return None if log is None else end_of(log.leader_epochs, log.end_offset)
 
     async def ends_at(
         self, broker: int, keys: Collection[PartitionKey]

@@ -22,7 +22,6 @@ from ottla.replication.in_sync import Proposal, now_ms
 from ottla.replication.moves import Moves
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState, Role
-from ottla.replication.unclean_start import NOTHING, end_of
 from ottla.slices import Slices
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from ottla.replication.following import Following
     from ottla.replication.log_manager import LogManager
     from ottla.replication.log_notes import Note
-    from ottla.replication.questions import EpochEnd
     from ottla.replication.roles import RoleListener
     from ottla.replication.throttles import Throttles
     from ottla.replication.unclean_start import UncleanStart
@@ -56,7 +54,8 @@ class Replicas:
     `propose` is called with each change of an ISR that a partition wants. `following` has what this broker follows
     fetched; without it nothing is.
 
-    `throttles` is told of the settings of topics.
+    `throttles` is told of the settings of topics. `unclean_start` has the replicas that may have lost records, and
+    `belonging` knows whose the logs are that are here; None: nobody looks at that.
 
     `directory_failed` is told of every log directory that went out of use, after its partitions went offline;
     `has_run_out` when logs could not be made, or become a leader's, though their directory works: for want of
@@ -74,14 +73,14 @@ class Replicas:
         propose: Callable[[Partition, Proposal], None] = lambda partition, proposal: None,
         following: Following | None = None,
         throttles: Throttles | None = None,
+        unclean_start: UncleanStart | None = None,
+        belonging: Belonging | None = None,
     ) -> None:
         self.partitions: ByPartition[Partition] = ByPartition()
         #: Who is told of the roles of an internal topic's partitions, by topic.
         self.role_listeners: dict[str, RoleListener] = {}
-        #: The replicas that may have lost records; None where that is not looked at.
-        self.unclean_start: UncleanStart | None = None
-        #: Whose the logs are that are here; None where that is not looked at.
-        self.belonging: Belonging | None = None
+        self._unclean_start = unclean_start
+        self._belonging = belonging
         self._directory_failed = directory_failed
         self._has_run_out = has_run_out
         self._propose = propose
@@ -209,14 +208,14 @@ class Replicas:
         new: Collection[PartitionKey],
     ) -> Taken:
         """Sees to it that a log that is here is the topic's. Takes those out of `roles` whose logs cannot be used."""
-        if self.belonging is None:
+        if self._belonging is None:
             return Taken({}, set(), {})
-        taken = await self.belonging.before_roles([key for key in roles if key not in self.partitions])
+        taken = await self._belonging.before_roles([key for key in roles if key not in self.partitions])
         for key in taken.errors:
             del roles[key]
-        if self.unclean_start is not None:
+        if self._unclean_start is not None:
             for key in taken.put_aside.difference(new):
-                self.unclean_start.has_no_log(key)
+                self._unclean_start.has_no_log(key)
         return taken
 
     async def _refuse(
@@ -226,9 +225,9 @@ class Replicas:
         new: Collection[PartitionKey],
     ) -> set[PartitionKey]:
         """Takes those out of `roles` that this broker must not have because it may have lost records."""
-        if not self.unclean_start:
+        if not self._unclean_start:
             return set()
-        refused = await self.unclean_start.refuse({key: states[key] for key in roles}, new)
+        refused = await self._unclean_start.refuse({key: states[key] for key in roles}, new)
         settings: dict[str, TopicConfig] = {}
         for key in refused:
             del roles[key]
@@ -247,19 +246,6 @@ class Replicas:
             self._throttle(key[0], settings[key[0]])
         self._configure(partition, settings[key[0]])
         return partition
-
-    def end_of(self, topic: str, index: int) -> EpochEnd | None:
-        """Where this broker's log of a partition ends, whether it leads or not; None if the log cannot be used, or is
-        not here and has not been.
-
-        Also of a replica that was stopped: Kafka's controller does that to those that were refused.
-        """
-        if self.is_offline(topic, index):
-            return None
-        log = self._logs.logs.get((topic, index))
-        if log is not None:
-            return end_of(log.leader_epochs, log.end_offset)
-        return NOTHING if self.unclean_start is not None and self.unclean_start.is_without_log((topic, index)) else None
 
     async def _open(
         self, keys: Collection[PartitionKey], new: Collection[PartitionKey], notes: Mapping[str, Note]
@@ -466,8 +452,8 @@ class Replicas:
             partition.resign()
             self._role_changed(partition, was_leader)
         if delete:
-            if self.unclean_start is not None:
-                self.unclean_start.forget((topic, index))
+            if self._unclean_start is not None:
+                self._unclean_start.forget((topic, index))
             await self._logs.delete(topic, index)
 
     async def sync_deletions(self) -> None:

@@ -107,8 +107,11 @@ class Cluster(Protocol):
     def may_be_unclean(self, topic: str) -> bool:
         """Whether `unclean.leader.election.enable` holds for a topic."""
 
+    def is_offline(self, key: PartitionKey) -> bool:
+        """True if this broker's log of a partition cannot be used."""
+
     def end_of(self, key: PartitionKey) -> EpochEnd | None:
-        """Where this broker's log of a partition ends; None if it cannot be used."""
+        """Where this broker's log of a partition ends; None if it is not here."""
 
     async def ends_at(
         self, broker: int, keys: Collection[PartitionKey]
@@ -187,6 +190,17 @@ class UncleanStart:
         """Whether the replica is suspected because it has no log."""
         suspect = self.suspects.get(key)
         return suspect is not None and suspect.is_without_log
+
+    def end_of(self, key: PartitionKey) -> EpochEnd | None:
+        """Where this broker's log of a partition ends, whether it leads or not; None if the log cannot be used, or is
+        not here and has not been.
+
+        Also of a replica that was stopped: Kafka's controller does that to those that were refused.
+        """
+        if self._cluster.is_offline(key):
+            return None
+        end = self._cluster.end_of(key)
+        return NOTHING if end is None and self.is_without_log(key) else end
 
     # --- at the start ---
 
@@ -311,7 +325,7 @@ class UncleanStart:
         return True
 
     def _leads(self, key: PartitionKey) -> None:
-        end = self._cluster.end_of(key)
+        end = self.end_of(key)
         if self.is_without_log(key):
             logger.warning(
                 "%s-%d: this broker leads without a record, though it had a log that is gone: what was committed and "
@@ -409,7 +423,7 @@ class UncleanStart:
         for key, others in contested.items():
             await slices.row()
             after = self.suspects.get(key)
-            end = self._cluster.end_of(key)
+            end = self.end_of(key)
             if after is None or after.leaderless_since_s is None or end is None:
                 continue
             waited_s = now_s - after.leaderless_since_s
@@ -451,7 +465,7 @@ class UncleanStart:
         suspect.is_known_since_s = None
 
     def _tell_operator(self, key: PartitionKey) -> None:
-        end = self._cluster.end_of(key)
+        end = self.end_of(key)
         logger.error(
             "%s-%d has no leader: this broker was the last in sync, and its machine lost its power. Its log ends at "
             "offset %d; what it had beyond is lost if no other replica has it, and what other replicas lack of it is "

@@ -55,7 +55,7 @@ def _answer(call: OffsetForLeaderEpoch, rooms: LogRooms, asked: OffsetForLeaderE
         partition = rooms.replicas.partitions.get((name, index))
         end = None
         if asked.replica_id >= 0 and (wanted.current_leader_epoch, wanted.leader_epoch) == (NO_EPOCH, ANY_EPOCH):
-            end = rooms.replicas.end_of(name, index)
+            end = rooms.unclean_start.end_of((name, index))
         if end is not None:
             row.leader_epoch, row.end_offset = end
         elif partition is None:
