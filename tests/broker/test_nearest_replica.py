@@ -10,7 +10,7 @@ import trio
 
 from ottla._core import RecordReader
 from ottla.broker.broker import Broker
-from ottla.broker.fetch.wait import WaitingFetch
+from ottla.broker.fetch.delayed_fetch import DelayedFetch
 from ottla.broker.metadata_cache import BrokerMetadata
 from ottla.config import BrokerConfig, ConfigError
 from ottla.errors import (
@@ -384,7 +384,7 @@ class Waiting:
     async def begins(self) -> None:
         def waits() -> bool:
             heap = self.made.one.broker.deadlines._heap
-            return any(isinstance(each, WaitingFetch) and not each.done for _, _, each in heap)
+            return any(isinstance(each, DelayedFetch) and not each.done for _, _, each in heap)
 
         await comes_true("a Fetch that waits", lambda: waits() or self.answers)
         assert self.answers == []

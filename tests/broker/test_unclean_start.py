@@ -54,5 +54,7 @@ async def test_a_suspected_replica_is_refused_and_says_where_its_log_ends(tmp_pa
         broker.unclean_start.forget(T)
         assert await told(3, [broker.id, OTHER]) == 0
         assert not broker._describe().is_unclean
+        (directory,) = broker.logs.directories.online
+        broker.logs.take_offline(directory, "a test says so")
         broker.replicas.mark_offline(*T)
         assert (await end(OTHER))[0] == StorageError.code

@@ -170,7 +170,7 @@ MUTANTS = (
     ),
     Mutant(
         "waiting.at-the-end-of-a-segment-that-was-the-last",
-        "python/ottla/broker/fetch/wait.py",
+        "python/ottla/broker/fetch/delayed_fetch.py",
         "                if read is None or read.goes_on:\n",
         "                if read is None:\n",
         pytest=(f"{SEGMENT_ENDS}[1-message-sets]",),

@@ -400,7 +400,7 @@ MUTANTS = (
     ),
     Mutant(
         "broker.fetch-is-answered-below-min-bytes",
-        "python/ottla/broker/fetch/wait.py",
+        "python/ottla/broker/fetch/delayed_fetch.py",
         "                if self._missing > 0:\n",
         "                if False:\n",
         pytest=("tests/broker/test_waiting_fetches.py",),
@@ -414,7 +414,7 @@ MUTANTS = (
     ),
     Mutant(
         "broker.fetch-misses-what-comes-while-it-registers",
-        "python/ottla/broker/fetch/wait.py",
+        "python/ottla/broker/fetch/full.py",
         "if context.is_behind(one, row, partition):",
         "if False:",
         pytest=("tests/broker/test_many_partitions.py",),
@@ -647,8 +647,8 @@ MUTANTS = (
     ),
     Mutant(
         "broker.a-wait-at-a-follower-outlives-its-leader-epoch",
-        "python/ottla/broker/fetch/wait.py",
-        "        if not partition.leader_error(asked.leader_epoch, self._context.reads_followers):\n",
+        "python/ottla/broker/fetch/delayed_fetch.py",
+        "        if not partition.leader_error(asked.leader_epoch, self.context.reads_followers):\n",
         "        if partition.is_leader or partition.is_following:\n",
         pytest=(f"{NEAREST}::test_a_change_of_roles_ends_a_wait",),
     ),

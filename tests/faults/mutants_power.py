@@ -99,11 +99,18 @@ MUTANTS = (
         pytest=(f"{_START_TEST}::test_a_refused_replica_is_there_without_a_role",),
     ),
     Mutant(
-        "power.who-was-stopped-has-no-log",
-        _REPLICAS,
-        "        log = self._logs.logs.get((topic, index))\n        if log is not None:\n",
-        "        log = getattr(self.partitions.get((topic, index)), 'log', None)\n        if log is not None:\n",
-        pytest=(f"{_START_TEST}::test_a_refused_replica_is_there_without_a_role",),
+        "power.whose-log-is-not-here-never-had-records",
+        _START,
+        "return NOTHING if end is None and self.is_without_log(key) else end",
+        "return NOTHING if end is None else end",
+        pytest=(f"{_START_TEST}::test_where_its_log_ends_is_told_whatever_its_role",),
+    ),
+    Mutant(
+        "power.who-is-offline-has-no-log",
+        "python/ottla/broker/surroundings.py",
+        "return key in self._logs.failures",
+        "return False",
+        pytest=(f"{_START_TEST}::test_where_its_log_ends_is_told_whatever_its_role",),
     ),
     Mutant(
         "power.elected-before-it-answers",

@@ -487,8 +487,8 @@ MUTANTS = (
     ),
     Mutant(
         "replication.a-throttled-fetch-does-not-wait",
-        "python/ottla/broker/fetch/wait.py",
-        "if self._context.is_throttled(partition):",
+        "python/ottla/broker/fetch/delayed_fetch.py",
+        "if self.context.is_throttled(partition):",
         "if False:",
         pytest=(f"{_THROTTLED}::test_a_fetch_waits_though_a_throttled_partition_moves_on",),
     ),

@@ -12,7 +12,7 @@ import trio.testing
 from ottla.broker.surroundings import Surroundings
 from ottla.coordination import znodes
 from ottla.coordination.znodes import TopicAssignment
-from ottla.errors import MayHaveLost, NotLeaderOrFollower
+from ottla.errors import MayHaveLost, NotLeaderOrFollower, StorageError
 from ottla.kafka import NO_LEADER, PartitionKey
 from ottla.replication.questions import EpochEnd
 from ottla.replication.unclean_start import (
@@ -304,6 +304,9 @@ async def test_where_its_log_ends_is_told_whatever_its_role(tmp_path: Path) -> N
         await replicas.stop("t", 0, delete=False)
         assert start.end_of(T) == EpochEnd(5, 1)
         assert start.end_of(gone) == NOTHING
+        logs.failures[gone] = StorageError("its disk is broken")
+        assert start.end_of(gone) is None
+        del logs.failures[gone]
         start.forget(gone)
         assert start.end_of(gone) is None
         (directory,) = logs.directories.online

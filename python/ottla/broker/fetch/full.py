@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetch import incremental, old
-from ottla.broker.fetch.read import Reading
+from ottla.broker.fetch.delayed_fetch import DelayedFetch
 from ottla.broker.fetch.session import INITIAL_EPOCH, NO_SESSION
-from ottla.broker.fetch.wait import WaitingFetch
 from ottla.slices import are_few
 from ottla.wire.k01_fetch import BATCHES_SINCE
 
 if TYPE_CHECKING:
-    from ottla._core import PartitionToRead
+    from ottla._core import FetchRow, PartitionToRead
     from ottla.broker.fetch.context import Context
     from ottla.broker.fetch.result import FetchResult
+    from ottla.replication.partition import Partition
 
 
 def serve(context: Context) -> None:
@@ -26,52 +25,70 @@ def serve(context: Context) -> None:
         context.rooms.fetch_sessions.remove(fetch.session_id)
     count = len(fetch)
     if are_few(count):
-        return _serve(context, fetch.partitions)
+        return FullFetch(context, fetch.partitions).start()
     asked: list[PartitionToRead] = []
     return context.in_slices(
         count,
         lambda start, stop: asked.extend(fetch.piece(start, stop)),
-        lambda: _serve(context, asked),
+        lambda: FullFetch(context, asked).start(),
     )
 
 
-def _serve(context: Context, asked: Sequence[PartitionToRead]) -> None:
-    def read(result: FetchResult) -> None:
+class FullFetch(DelayedFetch):
+    """The Fetch itself is registered with its partitions while it waits."""
+
+    __slots__ = ("_asked", "_parked")
+
+    def __init__(self, context: Context, asked: Sequence[PartitionToRead]) -> None:
+        super().__init__(context)
+        self._asked = asked
+        #: The partitions that this is registered with, and what is asked of them.
+        self._parked: dict[Partition, PartitionToRead] = {}
+
+    def asked(self) -> Sequence[PartitionToRead]:
+        return self._asked
+
+    def took(self, result: FetchResult) -> None:
         rows = result.rows
-        if len(rows) == 1 and not rows[0].error_code:
-            partition = context.rooms.replicas.partitions.get(asked[0].key)
+        if not rows:
+            return self.answer(result)
+        if len(rows) == 1 and not rows[0].error_code and not self.is_again:
+            rooms = self.context.rooms
+            partition = rooms.replicas.partitions.get(self._asked[0].key)
             if partition is not None and partition.is_leader and partition.lease is None:
                 # The next plain ones need not be asked about.
-                context.rooms.leases.grant(partition)
-        missing = context.bytes_min - result.size
-        if missing <= 0 or context.fetch.max_wait_ms <= 0 or result.is_due or not rows:
-            return _answer(context, asked, result)
-        return _wait(context, asked, result, missing)
+                rooms.leases.grant(partition)
+        return super().took(result)
 
-    Reading(context, asked, read).start()
+    def answer(self, result: FetchResult) -> None:
+        context, request = self.context, self.context.request
+        if throttle_ms := context.throttle_ms(result):
+            return request.reply_fetch([], throttle_ms=throttle_ms)
+        context.answered(result)
+        if context.version < BATCHES_SINCE:
+            return old.answer(self, self._asked, result)
+        if context.fetch.session_epoch == INITIAL_EPOCH:
+            return incremental.begin(
+                context, self._asked, result, lambda session_id: request.reply_fetch(result.rows, session_id=session_id)
+            )
+        return request.reply_fetch(result.rows)
 
+    def register(self, start: int, stop: int, rows: Sequence[FetchRow]) -> None:
+        context = self.context
+        for one, row in zip(self._asked[start:stop], rows[start:stop], strict=True):
+            partition = self.noted(one, row)
+            if partition is not None:
+                self._parked[partition] = one
+                partition.park(self, is_follower=context.is_follower)
+                if context.is_behind(one, row, partition):
+                    self.moved(partition, one)
 
-def _wait(context: Context, asked: Sequence[PartitionToRead], result: FetchResult, missing: int) -> None:
-    def again() -> None:
-        answer = partial(_answer, context, asked, may_wait=False)
-        Reading(context, asked, answer, is_again=True).start()
+    def unregister(self) -> None:
+        for partition in self._parked:
+            partition.unpark(self)
 
-    WaitingFetch(context, missing, again).park(asked, result.rows)
-
-
-def _answer(context: Context, asked: Sequence[PartitionToRead], result: FetchResult, *, may_wait: bool = True) -> None:
-    request = context.request
-    if throttle_ms := context.throttle_ms(result):
-        return request.reply_fetch([], throttle_ms=throttle_ms)
-    context.answered(result)
-    if context.version < BATCHES_SINCE:
-
-        def wait(result: FetchResult) -> None:
-            _wait(context, asked, result, context.bytes_min)
-
-        return old.answer(context, asked, result, wait if may_wait else None)
-    if context.fetch.session_epoch == INITIAL_EPOCH:
-        return incremental.begin(
-            context, asked, result, lambda session_id: request.reply_fetch(result.rows, session_id=session_id)
-        )
-    return request.reply_fetch(result.rows)
+    def advanced(self, partition: Partition) -> None:
+        """As a `Waiter` of a partition."""
+        asked = self._parked.get(partition)
+        if asked is not None:
+            self.moved(partition, asked)

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.fetch.read import Reading
+from ottla.broker.fetch.delayed_fetch import DelayedFetch
 from ottla.broker.fetch.session import NO_SESSION, CachedPartition, FetchSession, next_epoch
-from ottla.broker.fetch.wait import WaitingFetch
 from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
 from ottla.replication.in_sync import now_ms
 from ottla.slices import are_few
@@ -80,15 +79,7 @@ def _serve(context: Context, session: FetchSession) -> None:
         return request.reply_fetch([])
     if not sessions.touch(session, now_ms()):
         return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
-    live = [*session.live.values()]
-
-    def read(result: FetchResult) -> None:
-        missing = context.bytes_min - result.size
-        if missing <= 0 or fetch.max_wait_ms <= 0 or result.is_due:
-            return _answer(context, session, live, result)
-        return _wait(context, session, live, result, missing)
-
-    return Reading(context, [entry.asked for entry in live], read).start()
+    return IncrementalFetch(context, session).start()
 
 
 def _rest(
@@ -104,60 +95,88 @@ def _rest(
 
 
 def _serve_one(context: Context, session: FetchSession, asked: PartitionToRead) -> None:
-    """A session's only partition is named, which is what a consumer of one partition does that gets records: read and
-    answered as without a session, since the request knows the partition by its place. Nothing rests here; what is
-    gone through for each request weighs more than what it does, because little of it is in the processor's caches.
-    """
+    """Serves a request that names the session's only partition."""
     (entry,) = session.entries.values()
     entry.asked = asked
     session.live[entry.key] = entry
     if session.is_stale(now := now_ms()):
         context.rooms.fetch_sessions.touch(session, now)
     session.epoch = next_epoch(session.epoch)
+    FetchOfOne(context, session).start()
 
-    def read(result: FetchResult) -> None:
-        missing = context.bytes_min - result.size
-        if missing > 0 and context.fetch.max_wait_ms > 0 and not result.is_due:
-            return _wait(context, session, [entry], result, missing)
+
+class IncrementalFetch(DelayedFetch):
+    """A Fetch of the live partitions of a session. While it waits the session has it, whose partitions are registered
+    for longer than that; they pass on what they hear.
+    """
+
+    __slots__ = ("_live", "_session")
+
+    def __init__(self, context: Context, session: FetchSession) -> None:
+        super().__init__(context)
+        self._session = session
+        self._live: list[CachedPartition] = []
+
+    def asked(self) -> Sequence[PartitionToRead]:
+        self._live = [*self._session.live.values()]
+        return [entry.asked for entry in self._live]
+
+    def wait(self, result: FetchResult, missing: int) -> None:
+        self._session.parked = self
+        super().wait(result, missing)
+
+    def register(self, start: int, stop: int, rows: Sequence[FetchRow]) -> None:
+        context = self.context
+        for entry, row in zip(self._live[start:stop], rows[start:stop], strict=True):
+            partition = self.noted(entry.asked, row)
+            if partition is not None:
+                entry.watch(partition)
+                if context.is_behind(entry.asked, row, partition):
+                    self.moved(partition, entry.asked)
+
+    def unregister(self) -> None:
+        self._session.parked = None
+
+    def answer(self, result: FetchResult) -> None:
+        """Answers with those rows that the client has to be told."""
+        context, session, live = self.context, self._session, self._live
+        request = context.request
+        if throttle_ms := context.throttle_ms(result):
+            # The session stays as it is: the next request reads the same.
+            return request.reply_fetch([], throttle_ms=throttle_ms, session_id=session.id)
         context.answered(result)
-        must = entry.takes(result.rows[0])
-        return context.request.reply_fetch(result.rows if must else [], session_id=session.id)
+        told: list[FetchRow] = []
+        told_of: list[PartitionToRead] = []
+        partitions, rows = context.rooms.replicas.partitions, result.rows
+        is_alone = len(live) == 1
 
-    Reading(context, (asked,), read).start()
+        def tell(start: int, stop: int) -> None:
+            for place in range(start, stop):
+                entry, row = live[place], rows[place]
+                if entry.takes(row):
+                    told.append(row)
+                    told_of.append(entry.asked)
+                    if not is_alone:
+                        session.told(entry)
+                if context.has_all(entry.asked, row):
+                    _rest(context, session, entry, row, partitions.get(entry.key))
+
+        return context.in_slices(len(live), tell, lambda: request.reply_fetch(told, of=told_of, session_id=session.id))
 
 
-def _wait(
-    context: Context, session: FetchSession, live: list[CachedPartition], result: FetchResult, missing: int
-) -> None:
-    def again() -> None:
-        live = [*session.live.values()]
-        asked = [entry.asked for entry in live]
-        Reading(context, asked, lambda result: _answer(context, session, live, result), is_again=True).start()
+class FetchOfOne(IncrementalFetch):
+    """A session's only partition is named, which is what a consumer of one partition does that gets records: answered
+    as without a session, unless it had to wait, since the request knows the partition by its place. Nothing rests here;
+    what is gone through for each request weighs more than what it does, because little of it is in the processor's
+    caches.
+    """
 
-    WaitingFetch(context, missing, again, session).park_in_session(live, result.rows)
+    __slots__ = ()
 
-
-def _answer(context: Context, session: FetchSession, live: list[CachedPartition], result: FetchResult) -> None:
-    """Answers with those rows that the client has to be told."""
-    request = context.request
-    if throttle_ms := context.throttle_ms(result):
-        # The session stays as it is: the next request reads the same.
-        return request.reply_fetch([], throttle_ms=throttle_ms, session_id=session.id)
-    context.answered(result)
-    told: list[FetchRow] = []
-    told_of: list[PartitionToRead] = []
-    partitions, rows = context.rooms.replicas.partitions, result.rows
-    is_alone = len(live) == 1
-
-    def tell(start: int, stop: int) -> None:
-        for place in range(start, stop):
-            entry, row = live[place], rows[place]
-            if entry.takes(row):
-                told.append(row)
-                told_of.append(entry.asked)
-                if not is_alone:
-                    session.told(entry)
-            if context.has_all(entry.asked, row):
-                _rest(context, session, entry, row, partitions.get(entry.key))
-
-    return context.in_slices(len(live), tell, lambda: request.reply_fetch(told, of=told_of, session_id=session.id))
+    def answer(self, result: FetchResult) -> None:
+        if self.is_again:
+            return super().answer(result)
+        self.context.answered(result)
+        (entry,) = self._live
+        rows = result.rows if entry.takes(result.rows[0]) else []
+        return self.context.request.reply_fetch(rows, session_id=self._session.id)

@@ -9,7 +9,7 @@ exist, which old consumers take for a message larger than they can fetch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla._core import ConvertedRecords, FetchRow, convert_fetched
@@ -18,18 +18,14 @@ from ottla.wire.k01_fetch import V1_SINCE
 
 if TYPE_CHECKING:
     from ottla._core import PartitionToRead
-    from ottla.broker.fetch.context import Context
+    from ottla.broker.fetch.delayed_fetch import DelayedFetch
     from ottla.broker.fetch.result import FetchResult
 
 
-def answer(
-    context: Context,
-    asked: Sequence[PartitionToRead],
-    result: FetchResult,
-    wait: Callable[[FetchResult], None] | None,
-) -> None:
-    """Answers with `result`, converted where that is needed; if nothing is left of it then, by `wait`."""
-    rooms, request, rows = context.rooms, context.request, result.rows
+def answer(fetch: DelayedFetch, asked: Sequence[PartitionToRead], result: FetchResult) -> None:
+    """Answers with `result`, converted where that is needed; if nothing is left of it then, `fetch` waits if it may."""
+    context, rows = fetch.context, result.rows
+    rooms, request = context.rooms, context.request
     partitions = rooms.replicas.partitions
     jobs, places = [], []
     for place, row in enumerate(rows):
@@ -51,8 +47,8 @@ def answer(
         for place, one in zip(places, made, strict=True):
             rows[place] = _replaced(rows[place], one)
         is_empty = not any(row.error_code or row.length for row in rows)
-        if is_empty and wait is not None and context.fetch.max_wait_ms > 0:
-            return wait(result)
+        if is_empty and fetch.may_wait:
+            return fetch.wait(result, context.bytes_min)
         return request.reply_fetch(rows)
 
     magic = 0 if context.version < V1_SINCE else 1
