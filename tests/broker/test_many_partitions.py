@@ -3,13 +3,16 @@
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import trio
 
 from ottla._core import FetchRow
 from ottla.broker.fetch.context import Context
+from ottla.broker.fetch.full import FullFetch
 from ottla.broker.fetch.read import Reading
+from ottla.broker.fetch.result import FetchResult
 from ottla.client.errors import ConnectionLost
 from ottla.slices import ROWS, serve
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -233,3 +236,30 @@ def test_a_broker_without_the_partition_gets_no_records_of_it(client: Client, to
     answer: FetchResponse = client.call(FETCH, asked, 11)
     (row,) = answer.responses[0].partition_responses
     assert (row.error_code, row.high_watermark, row.record_set or b"") == (0, 1, b"")
+
+
+@pytest.mark.parametrize("offset", [1, 2], ids=["nothing came", "a record came"])
+def test_what_comes_before_a_fetch_is_registered_ends_its_wait(offset: int) -> None:
+    begun: list[bool] = []
+
+    class Read(FullFetch):
+        def start(self) -> None:
+            begun.append(self.is_again)
+
+    partition = Mock(**{"leader_error.return_value": 0, "log.high_watermark": offset, "log.end_offset": offset})
+    partition.log.last_stable_offset = offset
+    context = MagicMock(bytes_min=1, follower=None, is_follower=False, is_committed=False, wait_ms=1000)
+    context.rooms.replicas.partitions = {("t", 0): partition}
+    context.is_throttled.return_value = False
+    context.is_behind = partial(Context.is_behind, context)
+    context.bound = partial(Context.bound, context)
+    context.in_slices = partial(Context.in_slices, context)
+    asked = SimpleNamespace(key=("t", 0), leader_epoch=1, offset=1, bytes_max=1)
+    fetch = Read(context, [cast("Any", asked)])
+    result = FetchResult()
+    result.rows.append(FetchRow(high_watermark=1, last_stable_offset=1))
+    fetch.wait(result, 1)
+    assert begun == [True] * (offset - 1)
+    assert fetch.done is bool(begun)
+    context.rooms.deadlines.add.assert_called_once_with(1000, fetch)
+    assert partition.unpark.call_count == len(begun)

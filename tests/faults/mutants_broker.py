@@ -417,7 +417,7 @@ MUTANTS = (
         "python/ottla/broker/fetch/full.py",
         "if context.is_behind(one, row, partition):",
         "if False:",
-        pytest=("tests/broker/test_many_partitions.py",),
+        pytest=("tests/broker/test_many_partitions.py::test_what_comes_before_a_fetch_is_registered_ends_its_wait",),
     ),
     Mutant(
         "broker.fetch-of-many-partitions-holds-up-others",
