@@ -387,8 +387,8 @@ MUTANTS = (
     Mutant(
         "broker.what-is-wrong-with-a-cold-place-is-not-told",
         "python/ottla/broker/fetch/read.py",
-        "                    raise known\n",
-        "                    continue\n",
+        "        raise known\n",
+        "        return FetchRow()\n",
         pytest=("tests/broker/test_cold_fetches.py",),
     ),
     Mutant(

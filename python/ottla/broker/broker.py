@@ -16,26 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ottla._core import Disconnected, Hub
-from ottla.broker import connection_limits, identity, leaving, loggers, reconfiguration, untold
+from ottla._core import Disconnected
+from ottla.broker import connection_limits, identity, leaving, loggers, parts, reconfiguration, untold
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.fetch.session import FetchSessions
 from ottla.broker.groups import groups
-from ottla.broker.internal_topics import offsets_topic, transaction_state_topic
+from ottla.broker.internal_topics import offsets_topic
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
 from ottla.broker.quotas.clients import ClientQuotas
 from ottla.broker.requests import SUPPORTED, Requests
 from ottla.broker.serving import Serving
 from ottla.broker.settings import Settings
 from ottla.broker.standing import Standing
-from ottla.broker.surroundings import Surroundings
-from ottla.broker.transactions import Directory
 from ottla.broker.tree import mark_moved, open_tree, tell_unknown
 from ottla.config import BrokerConfig
-from ottla.controller.balance import Balance
-from ottla.controller.controller import Controller
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.registration import Registration
 from ottla.coordination import znodes
@@ -43,27 +39,18 @@ from ottla.coordination.tree import SessionExpired, SessionState, Tree, get_or_n
 from ottla.errors import counted
 from ottla.kafka import TopicPartition
 from ottla.net import Server
-from ottla.peers import Dialer, Peers
 from ottla.replication.appends import SafeAppends
 from ottla.replication.belonging import Belonging
 from ottla.replication.cleaner import Cleaner
 from ottla.replication.delayed import Deadlines
-from ottla.replication.following import Following
-from ottla.replication.isr_changes import IsrChanges
-from ottla.replication.isr_writes import IsrWrites
 from ottla.replication.leases import Leases
 from ottla.replication.log_manager import LogManager
-from ottla.replication.replicas import Replicas
 from ottla.replication.throttles import Throttles
 from ottla.replication.turn import Turn
-from ottla.replication.unclean_start import UncleanStart
-from ottla.transaction.service import Transactions
 
 if TYPE_CHECKING:
-    from ottla._core import Hub
     from ottla.broker import rooms
     from ottla.broker.session import Session
-    from ottla.replication.isr_proposals import IsrProposals
     from ottla.wire.schema import Api
 
     def _is_each(
@@ -111,7 +98,7 @@ class Broker:
         self.logs = logs
         self.log = logging.getLogger("ottla.broker")
         self._nursery = nursery
-        self.server = Server(_hub(settings.config), disconnected=self._disconnected)
+        self.server = Server(parts.hub(settings.config), disconnected=self._disconnected)
         is_measured = bool(settings.config.get_str("metrics.listener"))
         if is_measured:
             self.server.hub.measure(logs.directories.traffic)
@@ -120,53 +107,14 @@ class Broker:
         self.deadlines = Deadlines()
         self.failing_directories = FailingDirectories(tree, broker_id, logs)
         self.metadata = MetadataCache()
-        self.peers = Peers(
-            lambda broker: self.metadata.address(broker, settings.config.inter_broker_listener),
-            Dialer(f"broker-{broker_id}", settings.config.get_int("replica.socket.timeout.ms")),
-        )
-        self.surroundings = Surroundings(
-            broker_id,
-            tree,
-            metadata=self.metadata,
-            logs=logs,
-            peers=self.peers,
-            failing_directories=self.failing_directories,
-        )
-        self.unclean_start = UncleanStart(
-            broker_id,
-            logs.suspects,
-            self.surroundings,
-            tree,
-            wait_s=settings.config.get_int("unclean.start.wait.ms") / 1000,
-            without_log=logs.without_log,
-            note=logs.note_suspects,
-        )
-        self.isr_changes = self._isr_changes(self.peers)
+        self.peers = parts.peers(self)
+        self.surroundings = parts.surroundings(self)
+        self.unclean_start = parts.unclean_start(self)
+        self.isr_changes = parts.isr_changes(self)
         self.throttles = Throttles(broker_id, settings.config)
-        self.following = Following(
-            broker_id,
-            self.server,
-            self.peers,
-            lambda: self.config,
-            self.throttles.follower,
-            address=lambda broker: self.metadata.address(broker, settings.config.inter_broker_listener),
-            address_known=self.metadata.wait_until,
-            truncate=logs.truncate,
-            storage_error=lambda partition, error: self.replicas.storage_error(partition, error),
-        )
-        self.replicas = Replicas(
-            broker_id,
-            logs,
-            self.server,
-            directory_failed=self.failing_directories.failed,
-            has_run_out=self.failing_directories.has_run_out,
-            propose=self.isr_changes.propose,
-            following=self.following,
-            throttles=self.throttles,
-            unclean_start=self.unclean_start,
-            belonging=belonging,
-        )
-        #: What one Fetch gets at most.
+        self.following = parts.following(self)
+        self.replicas = parts.replicas(self, belonging)
+        #: The most bytes that one Fetch gets.
         self.fetch_bytes_max = settings.config.get_int("fetch.max.bytes")
         #: Consumers are sent to a follower in their rack.
         self.chooses_replicas = settings.config.get_str("replica.selector.class") is not None
@@ -178,29 +126,10 @@ class Broker:
         self.admin = Admin(tree, broker_id, settings, self.metadata, self.addresses)
         self.registration = Registration(tree, broker_id, self._describe, cluster_id=cluster_id)
         self.standing = Standing(tree, self.registration)
-        self.transactions = Transactions(
-            transaction_state_topic(self),
-            settings.config,
-            Directory(tree, broker_id, self.metadata, settings.config.inter_broker_listener, self.standing),
-            self.producer_ids.next,
-            client_id=f"broker-{broker_id}-txn-marker-sender",
-        )
+        self.transactions = parts.transactions(self)
         self.groups = groups(offsets_topic(self), self.deadlines, settings.config)
         self.advertised: Mapping[int, Api[Any, Any]] = SUPPORTED
-        self.controller = Controller(
-            tree,
-            broker_id,
-            listener=settings.config.inter_broker_listener,
-            registration=self.registration,
-            timeout_ms=settings.config.get_int("controller.socket.timeout.ms"),
-            unclean_election_default=settings.config.get_bool("unclean.leader.election.enable"),
-            delete_topics=settings.config.get_bool("delete.topic.enable"),
-            balance=Balance.of(settings.config),
-            session_s=self._session_s(),
-            doubt=self.metadata.doubt,
-            ends_at=self.surroundings.ends_at,
-            named=self.surroundings.named,
-        )
+        self.controller = parts.controller(self)
         self.client_quotas = ClientQuotas(settings.config)
         self.fetch_sessions = FetchSessions(settings.config.get_int("max.incremental.fetch.session.cache.slots"))
         #: The newest epoch of a controller that is known to have been elected.
@@ -302,7 +231,7 @@ class Broker:
         nursery.start_soon(self.transactions.run)
         nursery.start_soon(self.controller.run)
         nursery.start_soon(self.registration.watch, self.replicas.resign)
-        if self._session_s() is not None:
+        if parts.session_s(self.config) is not None:
             nursery.start_soon(self.controller.watch_neighbours)
         nursery.start_soon(self._answer_anyway)
         nursery.start_soon(untold.say_so, self)
@@ -368,29 +297,11 @@ class Broker:
             # Also when the broker ends because something failed: whoever stops it waits for this.
             served.set()
 
-    def _isr_changes(self, peers: Peers) -> IsrProposals:
-        if not self.config.inter_broker_protocol.has_alter_isr:
-            return IsrWrites(self.id, self.tree)
-        return IsrChanges(
-            self.id,
-            peers,
-            self.tree,
-            controller=lambda: self.metadata.controller_id,
-            told=self.metadata.wait_until,
-            broker_epoch=lambda: self.registration.epoch,
-        )
-
     def _disconnected(self, event: Disconnected) -> None:
         self.replicas.disconnected(event.connection_id)
 
     def _lag_max_ms(self) -> int:
         return self.config.get_int("replica.lag.time.max.ms")
-
-    def _session_s(self) -> float | None:
-        """How long the session of a broker outlives its process; None if its end is waited for."""
-        if self.config.zookeeper is None or not self.config.get_bool("broker.early.removal.enable"):
-            return None
-        return self.config.get_int("zookeeper.session.timeout.ms") / 1000
 
     async def _be_sure_again(self) -> None:
         """Sees to replicas that may have lost records, and tells the cluster when there are none any more."""
@@ -479,28 +390,7 @@ class Broker:
         return None if other is None or listener not in other.endpoints else other.rack
 
 
-def _hub(config: BrokerConfig) -> Hub:
-    idle_ms = config.get_int("connections.max.idle.ms")
-    return Hub(
-        supported=SUPPORTED,
-        frame_bytes_max=config.get_int("socket.request.max.bytes"),
-        queued_bytes_max=config.queued_bytes_max,
-        percent_per_ip_max=config.get_int("queued.max.request.percent.per.ip"),
-        connections_max=config.get_int("max.connections"),
-        connections_per_ip_max=config.get_int("max.connections.per.ip"),
-        connections_per_ip_overrides=config.connections_per_ip_overrides,
-        idle_ms=idle_ms if idle_ms >= 0 else None,
-        send_buffer_bytes=_buffer(config.get_int("socket.send.buffer.bytes")),
-        receive_buffer_bytes=_buffer(config.get_int("socket.receive.buffer.bytes")),
-    )
-
-
 def _tree_of(config: BrokerConfig, logs: LogManager) -> str:
     """Where the coordination tree is, and the log directories, for the log."""
     tree = f"the coordination tree in ZooKeeper at {config.zookeeper}" if config.zookeeper else "a tree of its own"
     return f"log directories {', '.join(map(str, logs.directories))}, and {tree}"
-
-
-def _buffer(size_bytes: int) -> int | None:
-    """-1 leaves it to the system."""
-    return size_bytes if size_bytes > 0 else None

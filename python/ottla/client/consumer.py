@@ -105,6 +105,26 @@ class Consumer:
                 ...
 
     `positions` has the next offset of each partition and may be changed between polls. One task uses it at a time.
+
+    A poll waits for the first record at most `wait_ms`; sizes are those of one answer and of one partition in
+    it. A batch whose records take more than `unpacked_bytes_max` is not unpacked: a few bytes may be packed
+    gigabytes. A partition that brokers have not known for `gone_ms` is gone; one that starts may not know it yet.
+
+    The others are the Java client's, under its names where they differ by more than the underscores:
+
+    * `group` (group.id): offsets are committed for it, and `subscribe` makes this a member. It needs the block.
+    * `instance_id` (group.instance.id): a static member, who comes back with the same name.
+    * `assignors` (partition.assignment.strategy): range, roundrobin, sticky, cooperative-sticky; the group takes
+      the first that all members have. Where all of a member's assignors are cooperative, it reads on while the
+      group rebalances.
+    * `start` (auto.offset.reset): where to read where nothing is committed, or where that is no longer there:
+      "earliest", "latest", or None, which is an error then. "latest" in a group; without one it is None.
+    * `auto_commit` (enable.auto.commit): what earlier polls gave is committed every `auto_commit_interval_ms`,
+      before partitions are given back, and at the end of the block unless an exception leaves it.
+    * `max_poll_interval_ms`: who does not poll for so long leaves the group; the next poll comes back.
+
+    Raises:
+        InvalidConfig: a setting is unknown or contradicts another.
     """
 
     def __init__(
@@ -128,35 +148,11 @@ class Consumer:
         unpacked_bytes_max: int = UNPACKED_BYTES_MAX,
         gone_ms: int = GONE_MS,
     ) -> None:
-        """A poll waits for the first record at most `wait_ms`; sizes are those of one answer and of one partition in
-        it. A batch whose records take more than `unpacked_bytes_max` is not unpacked: a few bytes may be packed
-        gigabytes. A partition that brokers have not known for `gone_ms` is gone; one that starts may not know it yet.
-
-        The others are the Java client's, under its names where they differ by more than the underscores:
-
-        * `group` (group.id): offsets are committed for it, and `subscribe` makes this a member. It needs the block.
-        * `instance_id` (group.instance.id): a static member, who comes back with the same name.
-        * `assignors` (partition.assignment.strategy): range, roundrobin, sticky, cooperative-sticky; the group takes
-          the first that all members have. Where all of a member's assignors are cooperative, it reads on while the
-          group rebalances.
-        * `start` (auto.offset.reset): where to read where nothing is committed, or where that is no longer there:
-          "earliest", "latest", or None, which is an error then. "latest" in a group; without one it is None.
-        * `auto_commit` (enable.auto.commit): what earlier polls gave is committed every `auto_commit_interval_ms`,
-          before partitions are given back, and at the end of the block unless an exception leaves it.
-        * `max_poll_interval_ms`: who does not poll for so long leaves the group; the next poll comes back.
-
-        Raises:
-            InvalidConfig: a setting is unknown or contradicts another.
-        """
-        if start == "":
-            start = None if group is None else "latest"
-        if start is not None and start not in STARTS:
-            raise InvalidConfig(f"start is 'earliest', 'latest' or None, not {start!r}")
         if group is None and instance_id is not None:
             raise InvalidConfig("instance_id is the name of a member: it needs a group")
         self.cluster = cluster
         self.group = group
-        self.start = start
+        self.start = _checked_start(start, group)
         self.auto_commit = auto_commit and group is not None
         self.auto_commit_interval_ms = auto_commit_interval_ms
         self.read_committed = read_committed
@@ -192,7 +188,7 @@ class Consumer:
         self._is_open = False
         self._member: Membership | None = None
         if group is not None:
-            settings = GroupSettings(
+            self._group_settings = GroupSettings(
                 instance_id,
                 tuple(assignors),
                 session_timeout_ms,
@@ -200,7 +196,6 @@ class Consumer:
                 max_poll_interval_ms,
                 metadata_max_age_ms,
             )
-            self._group_settings = settings
 
     # --- which partitions ---
 
@@ -956,6 +951,15 @@ def _readable(
         except KafkaError:
             return batches[:number]
     return batches
+
+
+def _checked_start(start: str | None, group: str | None) -> str | None:
+    """Where to read where nothing is committed: as given, or by default the end in a group, and nowhere without one."""
+    if start == "":
+        return None if group is None else "latest"
+    if start is not None and start not in STARTS:
+        raise InvalidConfig(f"start is 'earliest', 'latest' or None, not {start!r}")
+    return start
 
 
 class _Aborted:

@@ -147,20 +147,7 @@ class Replicas:
         refused = await self._refuse(states, roles, new)
         if self._following is not None:
             await self._following.stop(roles)
-        resigned: set[PartitionKey] = set()
-        for key, role in roles.items():
-            partition = self.partitions.get(key)
-            if partition is None or partition.is_offline:
-                continue
-            if role is not Role.LEADS:
-                if partition.is_leader and role is Role.FOLLOWS:
-                    resigned.add(key)
-                self._apply(partition, states[key])
-            elif partition.is_leader:
-                # Epochs are missing: another broker may have led in between.
-                partition.resign()
-                self._role_changed(partition, was_leader=True)
-            await slices.row()
+        resigned = await self._resign(states, roles)
         logs, errors = await self._open(roles, new, taken.notes)
         leads: dict[PartitionKey, int] = {}
         follows: dict[PartitionKey, int] = {}
@@ -200,6 +187,29 @@ class Replicas:
             self._has_run_out()
         errors |= taken.errors
         return errors | dict.fromkeys(refused, MayHaveLost())
+
+    async def _resign(
+        self, states: Mapping[PartitionKey, PartitionState], roles: Mapping[PartitionKey, Role]
+    ) -> set[PartitionKey]:
+        """Has the partitions that are led no more, or anew, lose their leadership; those that are led on do so. Returns
+        those that this broker led and will follow.
+        """
+        slices = Slices(own=True)
+        resigned: set[PartitionKey] = set()
+        for key, role in roles.items():
+            partition = self.partitions.get(key)
+            if partition is None or partition.is_offline:
+                continue
+            if role is not Role.LEADS:
+                if partition.is_leader and role is Role.FOLLOWS:
+                    resigned.add(key)
+                self._apply(partition, states[key])
+            elif partition.is_leader:
+                # Epochs are missing: another broker may have led in between.
+                partition.resign()
+                self._role_changed(partition, was_leader=True)
+            await slices.row()
+        return resigned
 
     async def _before_roles(
         self,

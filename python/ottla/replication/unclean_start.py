@@ -381,7 +381,6 @@ class UncleanStart:
         now_s = trio.current_time()
         contested: dict[PartitionKey, frozenset[int]] = {}
         last_without: dict[PartitionKey, frozenset[int]] = {}
-        elect: list[PartitionKey] = []
         is_again = is_offered = is_overlooked = False
         slices = Slices(own=True)
         for key, suspect in tuple(self.suspects.items()):
@@ -420,6 +419,33 @@ class UncleanStart:
             if after is not None and not after.is_told:
                 after.is_told = True
                 self._tell_what_is_left(key, {other: ends.get((other, key)) for other in others})
+        may_lead, elect = await self._compare(contested, ends, now_s)
+        is_offered = is_offered or may_lead
+        if elect and now_s - self._elected_s >= ASK_AGAIN_S:
+            self._elected_s = now_s
+            try:
+                await self._cluster.elect_most(elect)
+            except (OSError, ProtocolError) as error:
+                logger.info("the controller does not elect who has most: %s", error)
+        if is_overlooked:
+            logger.warning("this broker registers anew: the controller has replicas that can lead, and does not elect")
+            await self._cluster.register_anew()
+        elif is_offered or (is_again and now_s - self._asked_again_s >= ASK_AGAIN_S):
+            self._asked_again_s = now_s
+            self._cluster.ask_again()
+
+    async def _compare(
+        self,
+        contested: Mapping[PartitionKey, frozenset[int]],
+        ends: Mapping[tuple[int, PartitionKey], EpochEnd],
+        now_s: float,
+    ) -> tuple[bool, list[PartitionKey]]:
+        """Offers the replicas that have no less than others, as far as their `ends` are known. Returns whether there
+        are any, and those of which another replica is to be elected that has more.
+        """
+        elect: list[PartitionKey] = []
+        is_offered = False
+        slices = Slices(own=True)
         for key, others in contested.items():
             await slices.row()
             after = self.suspects.get(key)
@@ -447,18 +473,7 @@ class UncleanStart:
                     sorted(others),
                     extra=of_partition(*key),
                 )
-        if elect and now_s - self._elected_s >= ASK_AGAIN_S:
-            self._elected_s = now_s
-            try:
-                await self._cluster.elect_most(elect)
-            except (OSError, ProtocolError) as error:
-                logger.info("the controller does not elect who has most: %s", error)
-        if is_overlooked:
-            logger.warning("this broker registers anew: the controller has replicas that can lead, and does not elect")
-            await self._cluster.register_anew()
-        elif is_offered or (is_again and now_s - self._asked_again_s >= ASK_AGAIN_S):
-            self._asked_again_s = now_s
-            self._cluster.ask_again()
+        return is_offered, elect
 
     def _offer(self, suspect: Suspect, now_s: float) -> None:
         suspect.offered_until_s = now_s + OFFER_S

@@ -168,10 +168,8 @@ class Reading:
                         left -= room
                         continue
                     row = fetched
-                elif isinstance(known, KafkaError):
-                    raise known
                 else:
-                    row = known
+                    row = _row_or_error(known)
             except KafkaError as refused:
                 if isinstance(refused, StorageError):
                     context.rooms.replicas.storage_error(partition, refused)
@@ -215,6 +213,13 @@ def _without_records(partition: Partition, preferred_read_replica: int = -1) -> 
         log_start_offset=log.start_offset,
         preferred_read_replica=preferred_read_replica,
     )
+
+
+def _row_or_error(known: FetchRow | KafkaError) -> FetchRow:
+    """The row that a thread has read; raises what the thread met."""
+    if isinstance(known, KafkaError):
+        raise known
+    return known
 
 
 def _as_kafka_error(error: BaseException | None) -> KafkaError:
