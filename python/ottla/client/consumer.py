@@ -152,7 +152,7 @@ class Consumer:
             raise InvalidConfig("instance_id is the name of a member: it needs a group")
         self.cluster = cluster
         self.group = group
-        self.start = _checked_start(start, group)
+        self.start: str | None = _checked_start(start, group)
         self.auto_commit = auto_commit and group is not None
         self.auto_commit_interval_ms = auto_commit_interval_ms
         self.read_committed = read_committed
