@@ -6,7 +6,8 @@ Requests, replication, controller and groups all do so: nothing in a broker give
 A slice ends after `ROWS` rows, or earlier where its rows take longer than `SLICE_S` together. However many tasks there
 are, two of those that serve requests have a slice in one pass of the loop: the others wait in line. If each had one in
 each pass, 500 requests would keep everybody else waiting for a second. The broker's own work, which no client can
-multiply, has a line to itself: a controller does not wait for requests.
+multiply, has a line to itself, in which requests between brokers go on as well: neither a controller nor what it tells
+waits for clients.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ class Tasks(Protocol):
     def in_background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None: ...
 
 
-def serve(tasks: Tasks, rows: int, work: Iterable[int | None]) -> None:
+def serve(tasks: Tasks, rows: int, work: Iterable[int | None], *, own: bool = False) -> None:
     """Does the work for a request of so many rows, at once or in a task. `work` yields after each row, or the number of
-    rows that it has done since; what it raises costs the request's connection.
+    rows that it has done since; what it raises costs the request's connection. `own`: as of `Slices`.
     """
     if are_few(rows):
         for _ in work:
@@ -96,7 +97,7 @@ def serve(tasks: Tasks, rows: int, work: Iterable[int | None]) -> None:
         return
 
     async def run() -> None:
-        slices = Slices()
+        slices = Slices(own=own)
         for count in work:
             await slices.row(1 if count is None else count)
 

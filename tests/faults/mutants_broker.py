@@ -427,6 +427,27 @@ MUTANTS = (
         pytest=("tests/broker/test_many_partitions.py::test_others_run_between_pieces",),
     ),
     Mutant(
+        "broker.a-controllers-request-waits-for-clients",
+        "python/ottla/broker/call.py",
+        "        return Slices(own=self.api.is_between_brokers)\n",
+        "        return Slices()\n",
+        pytest=("tests/broker/test_lines.py",),
+    ),
+    Mutant(
+        "broker.a-controllers-request-is-decoded-behind-clients",
+        "python/ottla/broker/request_memory.py",
+        "    slices = Slices(own=api.is_between_brokers)\n",
+        "    slices = Slices()\n",
+        pytest=("tests/broker/test_lines.py",),
+    ),
+    Mutant(
+        "broker.memory-of-controllers-is-given-back-behind-clients",
+        "python/ottla/broker/request_memory.py",
+        "Sum(bound, own=True)",
+        "Sum(bound)",
+        pytest=("tests/broker/test_lines.py",),
+    ),
+    Mutant(
         "broker.large-readers-go-first",
         "rust/net/hub/turns.rs",
         "        self.resumed.extend(self.unfinished.drain(..));\n",

@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant(
         "replication.former-leader-names-itself",
         "python/ottla/broker/api/k04_leader_and_isr.py",
-        "    await _name_new_leaders(rooms, asked.controller_id, states)\n",
+        "    await _name_new_leaders(rooms, asked.controller_id, states, call.slices())\n",
         "",
         pytest=(f"{_CONTROL}::test_a_client_that_is_refused_learns_at_once_who_leads",),
     ),

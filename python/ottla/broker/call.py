@@ -115,7 +115,11 @@ class Call(Generic[Asked, Answer]):
 
     def in_slices(self, rows: int, work: Iterable[int | None]) -> None:
         """Does the work for a call of so many rows, at once or in a task (see `ottla.slices.serve`)."""
-        serve(self, rows, work)
+        serve(self, rows, work, own=self.api.is_between_brokers)
+
+    def slices(self) -> Slices:
+        """The slices of a task of this call. Requests between brokers do not wait in line with those of clients."""
+        return Slices(own=self.api.is_between_brokers)
 
     def in_background(self, work: Callable[[*Arguments], Coroutine[Any, Any, None]], *arguments: *Arguments) -> None:
         """Goes on in a task, whose failure costs the call's connection. A call that is timed goes on to be."""
@@ -190,7 +194,7 @@ class Call(Generic[Asked, Answer]):
         small request are freed with it.
         """
         if self.is_large:
-            free_soon(lists)
+            free_soon(lists, own=self.api.is_between_brokers)
 
     # --- how it ends ---
 
@@ -211,7 +215,7 @@ class Call(Generic[Asked, Answer]):
             # The handler has returned, so that nobody has the answer any more, as a rule.
             lists = lists_of(answer)
             del answer, encoding
-            await free(lists)
+            await free(lists, own=self.api.is_between_brokers)
 
         self.in_background(rest)
 
@@ -228,10 +232,10 @@ class Call(Generic[Asked, Answer]):
         await self._encode(answer, encoding)
         lists = lists_of(answer)
         del answer, encoding
-        await free(lists)
+        await free(lists, own=self.api.is_between_brokers)
 
     async def _encode(self, answer: Answer, encoding: Encoding) -> None:
-        slices = Slices()
+        slices = self.slices()
         while encoding.go_on():
             await slices.row()
         if self._serving.is_measured:

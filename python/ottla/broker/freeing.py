@@ -31,12 +31,12 @@ def _count() -> int:
 ALONE = _count()
 
 
-async def free(lists: list[Rows]) -> None:
+async def free(lists: list[Rows], *, own: bool = False) -> None:
     """Frees the rows of lists in slices, and the lists of these rows; and the items of dictionaries and sets. A list
     stays as it is if somebody else has it, or a message that it belongs to: a broker may have rows of an answer for
     longer.
     """
-    slices = Slices()
+    slices = Slices(own=own)
     while lists:
         rows = lists.pop()
         if getrefcount(rows) > ALONE:
@@ -93,19 +93,19 @@ class Freed:
         free_soon(self._lists)
 
 
-def free_soon(lists: list[Rows], then: Callable[[], None] | None = None) -> None:
+def free_soon(lists: list[Rows], then: Callable[[], None] | None = None, *, own: bool = False) -> None:
     """The same in a task, which begins when whoever calls has returned; then `then` is called. Few rows go at once."""
     if sum(map(len, lists)) <= FREED_AT_ONCE and not any(map(_has_lists, lists)):
         lists.clear()
     if lists and trio.lowlevel.in_trio_run():
-        trio.lowlevel.spawn_system_task(_free_then, lists, then)
+        trio.lowlevel.spawn_system_task(_free_then, lists, then, own)
     elif then is not None:
         then()
 
 
-async def _free_then(lists: list[Rows], then: Callable[[], None] | None) -> None:
+async def _free_then(lists: list[Rows], then: Callable[[], None] | None, own: bool) -> None:
     try:
-        await free(lists)
+        await free(lists, own=own)
     finally:
         if then is not None:
             then()

@@ -55,7 +55,7 @@ class RequestMemory:
         bound = queued_bytes_max // PART
         #: One thread checks requests: more would take the processors from the loop.
         self.checks = trio.CapacityLimiter(1)
-        self._few, self._many, self._controllers = Sum(bound), Sum(bound), Sum(bound)
+        self._few, self._many, self._controllers = Sum(bound), Sum(bound), Sum(bound, own=True)
 
     async def take(self, api_key: int, items: int) -> Decoded:
         """Returns when a request with so many array items may be decoded. The result is to live as long as it does."""
@@ -85,7 +85,7 @@ class Decoded:
     def __del__(self) -> None:
         lists = [] if self.message is None else lists_of(self.message)
         self.message = None
-        free_soon(lists, self._give_back())
+        free_soon(lists, self._give_back(), own=self._sum is not None and self._sum.own)
 
     def _give_back(self) -> _GiveBack | None:
         return None if self._sum is None else _GiveBack(self._sum, self._bytes)
@@ -117,9 +117,12 @@ class _Waiting:
 
 
 class Sum:
-    """Bytes that are taken and given back: first come, first served. One who is alone may take more than there is."""
+    """Bytes that are taken and given back: first come, first served. One who is alone may take more than there is.
+    `own`: the rows are freed in slices of the broker's own work.
+    """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, *, own: bool = False) -> None:
+        self.own = own
         self._bytes_max = bytes_max
         self.used = 0
         self._waiting: deque[_Waiting] = deque()
@@ -168,7 +171,7 @@ async def decode(api: Api[Any, Any], request: Request, memory: RequestMemory) ->
     else:
         decoding = api.decoding_request(request.api_version, request)
     decoded = await memory.take(api.key, decoding.items_count)
-    slices = Slices()
+    slices = Slices(own=api.is_between_brokers)
     while decoding.go_on():
         await slices.row(ITEMS_AT_ONCE)
     decoded.message = decoding.message

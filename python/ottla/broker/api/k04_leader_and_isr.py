@@ -75,7 +75,7 @@ async def _apply(
     new: set[PartitionKey] = mine.add(set())
     errors: dict[TopicPartition, int] = mine.add({})
     is_to_elect_anew = False
-    slices = Slices()
+    slices = call.slices()
     for topic, state in _states(asked):
         await slices.row()
         if len(errors) > PARTITIONS_MAX:
@@ -113,7 +113,7 @@ async def _apply(
             )
     if is_to_elect_anew:
         rooms.registration.renew(asked.broker_epoch, asked.controller_epoch)
-    await _name_new_leaders(rooms, asked.controller_id, states)
+    await _name_new_leaders(rooms, asked.controller_id, states, call.slices())
     for (topic, index), error in (await rooms.replicas.apply_changing(states, new)).items():
         if isinstance(error, MayHaveLost):
             rooms.log.warning("%s-%d is refused: %s", topic, index, error, extra=of_partition(topic, index))
@@ -129,14 +129,13 @@ async def _apply(
 
 
 async def _name_new_leaders(
-    rooms: ControlRooms, controller_id: int, states: Mapping[PartitionKey, PartitionState]
+    rooms: ControlRooms, controller_id: int, states: Mapping[PartitionKey, PartitionState], slices: Slices
 ) -> None:
     """Clients of partitions that this broker is about to lead no longer learn from its metadata where to go. They ask
     as soon as they are refused, which is before UpdateMetadata comes; and a client that is told of the former leader
     once more may wait for a second until it asks again (librdkafka).
     """
     partitions = rooms.replicas.partitions
-    slices = Slices()
     async with rooms.metadata.updating:
         update = Update(rooms.metadata)
         update.keep_brokers()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla.broker.between import is_partition
 from ottla.errors import FencedLeaderEpoch, InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError
 from ottla.kafka import EPOCH_DURING_DELETE, NO_EPOCH
-from ottla.slices import Slices
 from ottla.wire.k05_stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ async def handle(call: StopReplica, rooms: ControlRooms) -> None:
         elif not rooms.accept_controller(asked.controller_id, asked.controller_epoch):
             answer.error_code = StaleControllerEpoch.code
         else:
-            slices = Slices()
+            slices = call.slices()
             deleted = []
             for partition in _partitions(asked):
                 await slices.row()

@@ -39,14 +39,17 @@ async def handle(call: UpdateMetadata, rooms: ControlRooms) -> None:
     elif not rooms.accept_controller(asked.controller_id, asked.controller_epoch):
         answer.error_code = StaleControllerEpoch.code
     else:
-        deleted = await _apply(rooms, version, asked)
+        slices = call.slices()
+        deleted = await _apply(rooms, version, asked, slices)
         if deleted:
-            await rooms.groups.removal.partitions_deleted(deleted, Slices())
+            await rooms.groups.removal.partitions_deleted(deleted, slices)
             call.leave([deleted])
     call.reply(answer)
 
 
-async def _apply(rooms: ControlRooms, version: int, asked: UpdateMetadataRequest) -> list[TopicPartition]:
+async def _apply(
+    rooms: ControlRooms, version: int, asked: UpdateMetadataRequest, slices: Slices
+) -> list[TopicPartition]:
     """Returns the partitions that are gone. Rows of partitions that cannot be are left out; the answer has no place to
     say so.
     """
@@ -54,7 +57,6 @@ async def _apply(rooms: ControlRooms, version: int, asked: UpdateMetadataRequest
         raise RemoteProtocolError(f"{len(asked.live_brokers)} brokers are more than {BROKERS_MAX}")
     if max(len(asked.ungrouped_partition_states), len(asked.topic_states)) > PARTITIONS_MAX:
         raise RemoteProtocolError(f"more than {PARTITIONS_MAX} partitions or topics are told of at once")
-    slices = Slices()
     async with rooms.metadata.updating:
         update = Update(rooms.metadata)
         for row in asked.live_brokers:

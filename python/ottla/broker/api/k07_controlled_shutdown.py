@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.errors import KafkaError, NotController, StaleControllerEpoch
-from ottla.slices import Slices
 from ottla.wire.k07_controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ async def handle(call: ControlledShutdown, rooms: AdminRooms) -> None:
     except KafkaError as refused:
         answer.error_code = refused.code
     else:
-        slices = Slices()
+        slices = call.slices()
         for topic, index in remaining:
             await slices.row()
             answer.remaining_partitions.append(RemainingPartition(topic_name=topic, partition_index=index))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla.controller.decisions import IsrChange
 from ottla.errors import KafkaError
 from ottla.kafka import TopicPartition
-from ottla.slices import Slices
 from ottla.wire.k56_alter_isr import AlterIsrRequest, AlterIsrResponse, AlterIsrResponsePartition, AlterIsrResponseTopic
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 async def handle(call: AlterIsr, rooms: AdminRooms) -> None:
     asked = call.message
-    slices = Slices()
+    slices = call.slices()
     # Of a partition that is named twice the last row counts, as in Kafka.
     changes: dict[TopicPartition, IsrChange] = {}
     for topic in asked.topics:
