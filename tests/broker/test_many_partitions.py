@@ -248,11 +248,11 @@ def test_what_comes_before_a_fetch_is_registered_ends_its_wait(offset: int) -> N
 
     partition = Mock(**{"leader_error.return_value": 0, "log.high_watermark": offset, "log.end_offset": offset})
     partition.log.last_stable_offset = offset
-    context = MagicMock(bytes_min=1, follower=None, is_follower=False, is_committed=False, wait_ms=1000)
+    context = MagicMock(bytes_min=1, follower=None, is_follower=False, wait_ms=1000)
     context.rooms.replicas.partitions = {("t", 0): partition}
     context.is_throttled.return_value = False
     context.is_behind = partial(Context.is_behind, context)
-    context.bound = partial(Context.bound, context)
+    context.bound.return_value = offset
     context.in_slices = partial(Context.in_slices, context)
     asked = SimpleNamespace(key=("t", 0), leader_epoch=1, offset=1, bytes_max=1)
     fetch = Read(context, [cast("Any", asked)])

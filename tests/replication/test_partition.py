@@ -12,6 +12,7 @@ from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, StorageError, U
 from ottla.replication.in_sync import DISK_HAS_IT, Proposal, left_alone
 from ottla.replication.lease import Lease
 from ottla.replication.partition import Partition
+from ottla.replication.readers import Reader
 from ottla.replication.roles import PartitionState, Role
 
 ME = 1
@@ -221,6 +222,20 @@ def test_the_high_watermark_is_what_all_in_sync_have(led: Partition) -> None:
     assert (led.log.high_watermark, answers) == (1, [])
     assert led.followed(3, 2, 0, 3, 0)
     assert (led.log.high_watermark, answers) == (2, [0])
+
+
+def test_each_kind_of_reader_has_its_bound(led: Partition) -> None:
+    open_one = _core.BatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    open_one.append(1, None, b"of an open transaction")
+    led.log.append_bytes(open_one.finish(), led.leader_epoch)
+    append(led)
+    for follower in (2, 3):
+        led.followed(follower, 4, 0, 5, 0)
+    assert {reader: led.bound(reader) for reader in Reader} == {
+        Reader.REPLICA: 5,
+        Reader.CONSUMER: 4,
+        Reader.COMMITTED: 3,
+    }
 
 
 def test_a_broker_without_the_partition_is_no_follower(led: Partition) -> None:

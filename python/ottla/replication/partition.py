@@ -34,6 +34,7 @@ from ottla.kafka import INTERNAL_TOPICS, NO_EPOCH
 from ottla.net.guard import failed
 from ottla.replication.in_sync import DISK_HAS_IT, UNKNOWN_OFFSET, InSync, Proposal, left_alone
 from ottla.replication.lease import Terms
+from ottla.replication.readers import Reader
 from ottla.replication.roles import PartitionState, Role, role
 
 if TYPE_CHECKING:
@@ -457,10 +458,11 @@ class Partition:
         """Whether an acks=all answer waits for the disk (see `flush_on_acks_all`)."""
         return self.flush_on_acks_all and self.state is not None and self.maximal_isr_size == 1
 
-    @property
-    def last_stable_offset(self) -> int:
-        """Where read_committed readers stop: below the high watermark and below every open transaction."""
-        return self.log.last_stable_offset
+    def bound(self, reader: Reader) -> int:
+        """The offset before which a reader may see records."""
+        if reader is Reader.COMMITTED:
+            return self.log.last_stable_offset
+        return self.log.high_watermark if reader is Reader.CONSUMER else self.log.end_offset
 
     # --- moving on ---
 

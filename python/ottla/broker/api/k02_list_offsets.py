@@ -24,6 +24,7 @@ from ottla.errors import (
 from ottla.errors import error as kafka_error
 from ottla.kafka import CONSUMER, DEBUGGING, EARLIEST, LATEST, NO_EPOCH, READ_COMMITTED
 from ottla.replication.partition import Partition
+from ottla.replication.readers import Reader
 from ottla.wire.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -127,12 +128,10 @@ def _find(
         raise kafka_error(error, str(partition))
     log = partition.log
     is_client = asked.replica_id == CONSUMER
-    if not is_client:
-        end = log.end_offset
-    elif asked.isolation_level == READ_COMMITTED:
-        end = partition.last_stable_offset
+    if is_client:
+        end = partition.bound(Reader.COMMITTED if asked.isolation_level == READ_COMMITTED else Reader.CONSUMER)
     else:
-        end = log.high_watermark
+        end = partition.bound(Reader.REPLICA)
     # A new leader does not know yet how far the former one had come: an answer from the end could go backwards.
     is_behind = is_client and log.high_watermark < partition.leader_epoch_start
     if wanted.timestamp == LATEST:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.kafka import READ_COMMITTED
+from ottla.replication.readers import Reader
 from ottla.replication.selection import nearest
 from ottla.slices import ROWS, are_few
 from ottla.wire.k01_fetch import BATCHES_SINCE, RACK_SINCE
@@ -33,10 +34,10 @@ class Context:
         "bytes_min",
         "call",
         "fetch",
-        "is_committed",
         "is_follower",
         "is_held_back",
         "rack",
+        "reader",
         "reads_followers",
         "request",
         "rooms",
@@ -50,8 +51,11 @@ class Context:
         self.request = call.request
         self.fetch = fetch
         self.version = call.version
-        self.is_committed = fetch.isolation_level == READ_COMMITTED
         self.is_follower = fetch.is_follower
+        if fetch.is_follower:
+            self.reader = Reader.REPLICA
+        else:
+            self.reader = Reader.COMMITTED if fetch.isolation_level == READ_COMMITTED else Reader.CONSUMER
         #: Records were left out, of throttled partitions.
         self.is_held_back = False
         #: None for consumers, and as long as nothing is throttled.
@@ -137,9 +141,7 @@ class Context:
 
     def bound(self, partition: Partition) -> int:
         """The offset where the client stops reading now: a follower at the log's end."""
-        if self.is_follower:
-            return partition.log.end_offset
-        return partition.last_stable_offset if self.is_committed else partition.log.high_watermark
+        return partition.bound(self.reader)
 
     def has_all(self, asked: PartitionToRead, row: FetchRow) -> bool:
         """Whether a client that is told `row` knows all of the partition, as far as its log was read then.
@@ -150,7 +152,7 @@ class Context:
             return False
         if self.is_follower:
             return asked.offset == row.high_watermark
-        return asked.offset >= (row.last_stable_offset if self.is_committed else row.high_watermark)
+        return asked.offset >= (row.last_stable_offset if self.reader is Reader.COMMITTED else row.high_watermark)
 
     def is_behind(self, asked: PartitionToRead, row: FetchRow, partition: Partition) -> bool:
         """Whether the partition moved on since `row` was read."""

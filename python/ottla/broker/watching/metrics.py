@@ -272,7 +272,7 @@ def _health(partition: Partition, state: PartitionState) -> Health:
     # Those that a reassignment adds are not missed yet (KIP-455).
     replicas = len(state.replicas) - len(state.adding)
     in_sync, least = len(state.isr), partition.min_insync_replicas
-    lag = partition.log.high_watermark - partition.last_stable_offset
+    lag = partition.log.high_watermark - partition.log.last_stable_offset
     is_few, is_below, is_least = in_sync < replicas, in_sync < least, in_sync == least
     return (replicas, in_sync, is_few, is_below, is_least, max(0, lag), state.is_reassigning)
 
