@@ -21,10 +21,11 @@ from ottla.errors import KafkaError
 from ottla.net import Server
 from ottla.peers import Peers
 from ottla.replication import following as module
-from ottla.replication.following import Cut, Following
+from ottla.replication.following import Following
 from ottla.replication.log_manager import LogManager
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState
+from ottla.replication.truncation import Truncation
 from tests.net.support import batch
 from tests.support.log_manager import Settings
 from tests.support.waiting import comes_true
@@ -140,7 +141,7 @@ class Stand:
     change: Callable[..., None]
     fetchers: list[ScriptedFetcher] = field(default_factory=list)
     partitions: dict[int, Partition] = field(default_factory=dict)
-    cuts: list[Cut] = field(default_factory=list)
+    cuts: list[Truncation] = field(default_factory=list)
     storage_errors: list[tuple[Partition, BaseException]] = field(default_factory=list)
     #: Called when a log failed, after it was noted.
     on_storage_error: Callable[[Partition], None] = lambda partition: None
@@ -179,7 +180,7 @@ class Stand:
         self.cache.brokers = brokers
         self.cache.changed()
 
-    async def truncate(self, cuts: list[Cut]) -> list[KafkaError | None]:
+    async def truncate(self, cuts: list[Truncation]) -> list[KafkaError | None]:
         self.is_cutting = True
         await self.may_cut.wait()
         self.cuts.extend(cuts)

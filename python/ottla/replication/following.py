@@ -30,7 +30,6 @@ from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
 from ottla.logging_setup import Repeated, of_partition
 from ottla.net.guard import failed
 from ottla.peers.versions import Needed, lacking
-from ottla.replication import truncation
 from ottla.replication.fetcher_events import (
     Delayed,
     Diverged,
@@ -47,6 +46,7 @@ from ottla.replication.fetcher_events import (
 )
 from ottla.replication.questions import NEEDED as QUESTIONS
 from ottla.replication.questions import EpochEnd, LogRange, Questions
+from ottla.replication.truncation import Cut, Truncation, cut
 from ottla.slices import Slices
 from ottla.wire.k01_fetch import FETCH
 
@@ -67,15 +67,6 @@ FETCH_VERSION, FETCH_VERSION_BEFORE_2_7 = 12, 11
 FAILED_S = 30.0
 #: Without a limit of memory. Nobody has so many fetchers.
 PLACES_MAX = 1 << 16
-
-
-class Cut(NamedTuple):
-    """A log that is to end at `offset`, or to start anew there."""
-
-    partition: Partition
-    offset: int
-    leader_epoch: int
-    is_anew: bool = False
 
 
 def _places_for_large_answers(config: BrokerConfig) -> int:
@@ -147,7 +138,7 @@ class Following:
         *,
         address: Callable[[int], tuple[str, int] | None],
         address_known: Callable[[Callable[[], bool]], Awaitable[None]],
-        truncate: Callable[[list[Cut]], Awaitable[list[KafkaError | None]]],
+        truncate: Callable[[list[Truncation]], Awaitable[list[KafkaError | None]]],
         storage_error: Callable[[Partition, BaseException], None],
     ) -> None:
         self._broker_id = broker_id
@@ -257,7 +248,7 @@ class Following:
                 self._is_resized = False
                 await self._move_to_others()
             rows, self._rows = self._rows, []
-            cuts: list[Cut] = []
+            cuts: list[Truncation] = []
             lost: dict[int, list[_Followed]] = {}
             unsure: dict[int, list[_Followed]] = {}
             slices = Slices(own=True)
@@ -286,7 +277,7 @@ class Following:
     def _decide(
         self,
         event: Event,
-        cuts: list[Cut],
+        cuts: list[Truncation],
         lost: dict[int, list[_Followed]],
         unsure: dict[int, list[_Followed]],
     ) -> None:
@@ -304,7 +295,7 @@ class Following:
         match event:
             case Diverged():
                 try:
-                    cuts.append(Cut(partition, _place(partition, event.end).offset, event.leader_epoch))
+                    cuts.append(Truncation(partition, _place(partition, event.end).offset, event.leader_epoch))
                 except KafkaError as error:
                     self._failed(one, error)
             case OutOfRange():
@@ -365,7 +356,7 @@ class Following:
         self._new.update((one.key, None) for one in several)
         self._wake.set()
 
-    async def _cut(self, cuts: list[Cut]) -> None:
+    async def _cut(self, cuts: list[Truncation]) -> None:
         """Cuts logs off, and has them fetched again. Caller holds `_moving`."""
         if not cuts:
             return
@@ -408,13 +399,13 @@ class Following:
         if unsure:
             await self._find_ends(leader, unsure)
 
-    def _in_range(self, unsure: list[_Followed], one: _Followed, log: LogRange, cuts: list[Cut]) -> None:
+    def _in_range(self, unsure: list[_Followed], one: _Followed, log: LogRange, cuts: list[Truncation]) -> None:
         partition, end = one.partition, one.partition.log.end_offset
         if log.end < end:
-            cuts.append(Cut(partition, log.end, one.leader_epoch))
+            cuts.append(Truncation(partition, log.end, one.leader_epoch))
         elif log.start > end:
             logger.info("%s starts anew at %d, where its leader's log starts", partition, log.start)
-            cuts.append(Cut(partition, log.start, one.leader_epoch, is_anew=True))
+            cuts.append(Truncation(partition, log.start, one.leader_epoch, is_anew=True))
         elif one.is_agreed:
             # It has come to have it meanwhile, or says what cannot be.
             self._in_vain(one)
@@ -427,17 +418,17 @@ class Following:
         epochs = {one.key: (one.leader_epoch, one.partition.log.leader_epoch) for one in several}
         await self._settle(several, partial(self._questions.epoch_ends, leader, epochs), self._at_end)
 
-    def _at_end(self, one: _Followed, end: EpochEnd, cuts: list[Cut]) -> None:
+    def _at_end(self, one: _Followed, end: EpochEnd, cuts: list[Truncation]) -> None:
         place = _place(one.partition, end)
         one.is_agreed = place.is_complete
         # Also where nothing is too much: this broker may have led in an epoch without records.
-        cuts.append(Cut(one.partition, place.offset, one.leader_epoch))
+        cuts.append(Truncation(one.partition, place.offset, one.leader_epoch))
 
     async def _settle(
         self,
         several: list[_Followed],
         ask: Callable[[], Awaitable[Mapping[PartitionKey, T | KafkaError]]],
-        take: Callable[[_Followed, T, list[Cut]], None],
+        take: Callable[[_Followed, T, list[Truncation]], None],
     ) -> None:
         """Asks the leader of partitions that no fetcher fetches now. `take` is called with each good answer, if nothing
         has changed meanwhile, and what it wants to be cut is cut.
@@ -455,7 +446,7 @@ class Following:
             self._later(*(one for one, generation in generations.items() if self._is_current(one, generation)))
             return
         async with self._moving:
-            cuts: list[Cut] = []
+            cuts: list[Truncation] = []
             slices = Slices(own=True)
             for one in several:
                 await slices.row()
@@ -477,7 +468,7 @@ class Following:
         rows: dict[_Thread, list[_Followed]] = {}
         unsure: dict[int, list[_Followed]] = {}
         addresses: dict[int, tuple[str, int] | None] = {}
-        cuts: list[Cut] = []
+        cuts: list[Truncation] = []
         slices = Slices(own=True)
         for key in keys:
             await slices.row()
@@ -491,7 +482,7 @@ class Following:
                 self._waiting[key] = None
             elif log.leader_epoch == NO_EPOCH and log.end_offset > log.high_watermark:
                 # Without epochs nobody can tell where the logs part: only what is committed is sure.
-                cuts.append(Cut(one.partition, log.high_watermark, one.leader_epoch))
+                cuts.append(Truncation(one.partition, log.high_watermark, one.leader_epoch))
             elif not (self._tells_divergence or one.is_agreed or log.leader_epoch == NO_EPOCH):
                 unsure.setdefault(leader, []).append(one)
             else:
@@ -652,8 +643,8 @@ def _end(partition: Partition) -> tuple[int, int]:
     return partition.log.end_offset, partition.log.leader_epoch
 
 
-def _place(partition: Partition, end: EpochEnd) -> truncation.Cut:
+def _place(partition: Partition, end: EpochEnd) -> Cut:
     """Where a follower's log has to end, by what its leader says of the epoch that it asked for. Raises KafkaError."""
     log = partition.log
     epochs = log.leader_epochs or [(NO_EPOCH, log.start_offset)]
-    return truncation.cut(log.end_offset, log.high_watermark, log.epoch_end_offset, epochs, end.epoch, end.offset)
+    return cut(log.end_offset, log.high_watermark, log.epoch_end_offset, epochs, end.epoch, end.offset)

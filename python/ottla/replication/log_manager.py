@@ -29,8 +29,8 @@ from ottla.slices import Slices
 if TYPE_CHECKING:
     from ottla._core import Cleanable, Log, LogConfig
     from ottla.replication.data_directory import DataDirectory
-    from ottla.replication.following import Cut
     from ottla.replication.log_notes import Note
+    from ottla.replication.truncation import Truncation
 
 logger = logging.getLogger("ottla.log_manager")
 
@@ -409,7 +409,7 @@ class LogManager:
                     failed[topic, index] = failure
         return failed
 
-    async def truncate(self, cuts: Sequence[Cut]) -> list[KafkaError | None]:
+    async def truncate(self, cuts: Sequence[Truncation]) -> list[KafkaError | None]:
         """Cuts off the ends of logs, and returns when that would survive a power cut; for each what kept it from
         happening.
         """

@@ -4,8 +4,12 @@ out."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
 
 #: In an answer: the leader does not know.
 UNKNOWN = -1
@@ -17,6 +21,15 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
     offset: int
     #: Whether the logs agree then. Otherwise the leader is to be asked again, for the epoch that is the last one then.
     is_complete: bool
+
+
+class Truncation(NamedTuple):
+    """The log of a partition is cut so that it ends at `offset`, or starts anew there."""
+
+    partition: Partition
+    offset: int
+    leader_epoch: int
+    is_anew: bool = False
 
 
 def cut(
