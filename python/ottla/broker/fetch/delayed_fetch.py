@@ -30,9 +30,6 @@ class DelayedFetch(ABC):
         self.context = context
         #: It has waited: what it reads now is answered.
         self.is_again = False
-        self._missing = 0
-        #: The bytes that a partition was seen to have.
-        self._seen: dict[Partition, int] = {}
         #: It waits no more.
         self.done = False
 
@@ -69,6 +66,8 @@ class DelayedFetch(ABC):
     def wait(self, result: FetchResult, missing: int) -> None:
         """Waits until there are `missing` bytes more than in `result`."""
         self._missing = missing
+        #: The bytes that a partition was seen to have.
+        self._seen: dict[Partition, int] = {}
         context, rows = self.context, result.rows
         wait_ms = context.wait_ms
         if context.follower is not None:

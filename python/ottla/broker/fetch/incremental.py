@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetch.delayed_fetch import DelayedFetch
+from ottla.broker.fetch.read import Reading
 from ottla.broker.fetch.session import NO_SESSION, CachedPartition, FetchSession, next_epoch
 from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
 from ottla.replication.in_sync import now_ms
@@ -79,7 +80,7 @@ def _serve(context: Context, session: FetchSession) -> None:
         return request.reply_fetch([])
     if not sessions.touch(session, now_ms()):
         return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
-    return IncrementalFetch(context, session).start()
+    return IncrementalFetch(context, session, []).start()
 
 
 def _rest(
@@ -102,7 +103,7 @@ def _serve_one(context: Context, session: FetchSession, asked: PartitionToRead) 
     if session.is_stale(now := now_ms()):
         context.rooms.fetch_sessions.touch(session, now)
     session.epoch = next_epoch(session.epoch)
-    FetchOfOne(context, session).start()
+    Reading(context, (asked,), FetchOfOne(context, session, [entry]).took).start()
 
 
 class IncrementalFetch(DelayedFetch):
@@ -112,10 +113,10 @@ class IncrementalFetch(DelayedFetch):
 
     __slots__ = ("_live", "_session")
 
-    def __init__(self, context: Context, session: FetchSession) -> None:
+    def __init__(self, context: Context, session: FetchSession, live: list[CachedPartition]) -> None:
         super().__init__(context)
         self._session = session
-        self._live: list[CachedPartition] = []
+        self._live = live
 
     def asked(self) -> Sequence[PartitionToRead]:
         self._live = [*self._session.live.values()]
