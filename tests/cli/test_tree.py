@@ -306,3 +306,7 @@ def test_mistakes_are_explained(ottla: Ottla, data: Path, tmp_path: Path) -> Non
     missing = ottla("tree", "export", "--data-dir", str(tmp_path / "none"), "--zookeeper", "127.0.0.1:1", code=1)
     assert "there is no tree" in missing.err
     assert not (tmp_path / "none").exists()
+    (empty := tmp_path / "empty").touch()
+    refused = ottla("tree", "dump", "--data-dir", str(empty), code=1).err
+    assert refused.strip() == f"Error: cannot read {empty}: {empty} is not a coordination tree"
+    assert not empty.stat().st_size

@@ -108,7 +108,7 @@ def with_zookeeper(
         except NoNode as error:
             raise click.ClickException(f"{doing}: there is no {error.path} in that ZooKeeper; {where}") from None
         except Unavailable as error:
-            raise click.ClickException(f"{doing}: {_without_root(error)}; is a ZooKeeper running there?") from None
+            raise click.ClickException(f"{doing}: {error}; is a ZooKeeper running there?") from None
         async with tree, AsyncExitStack() as stack:
             session = Session(tree, servers, bootstrap, timeout_ms, stack)
             if not await session.answered(lambda: _has_cluster(tree)):
@@ -122,7 +122,7 @@ def with_zookeeper(
         try:
             return run_quietly(run)
         except TreeError as error:
-            raise click.ClickException(f"{doing}: {_without_root(error)}") from None
+            raise click.ClickException(f"{doing}: {error}") from None
         except GroupHasMembers as error:
             raise click.ClickException(str(error)) from None
 
@@ -131,7 +131,3 @@ async def _has_cluster(tree: Tree) -> bool:
     from ottla.coordination import znodes
 
     return any(node is not None for node in await tree.get_many([znodes.CONSUMERS, znodes.BROKER_IDS]))
-
-
-def _without_root(error: Exception) -> str:
-    return str(error).removeprefix("/: ")

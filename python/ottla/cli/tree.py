@@ -152,7 +152,7 @@ Nodes: TypeAlias = "list[tuple[str, Node]]"
 def _is_agreed(doing: str, source: Nodes, target: Nodes, to: str, *, replace: bool, dry_run: bool) -> bool:
     """Shows what would be copied and removed, and asks if anything would be. Whether brokers run is seen later."""
     if target and not replace and _holds(target):
-        raise click.ClickException(f"{doing}: /: a cluster is there already; give --replace to remove it first")
+        raise click.ClickException(f"{doing}: a cluster is there already; give --replace to remove it first")
     lines = [f"to copy to {to}: {_holds(source) or 'nothing'}"]
     removed = _holds(target)
     if removed:

@@ -39,10 +39,13 @@ ANY_VERSION = -1
 
 
 class TreeError(Exception):
-    """What the tree answered instead of a result. `index` is the place in a `multi` of the operation that failed."""
+    """What the tree answered instead of a result. A `message` with path "/" is about the tree as a whole. `index` is
+    the place in a `multi` of the operation that failed.
+    """
 
     def __init__(self, path: str = "", message: str = "", index: int | None = None) -> None:
-        super().__init__(f"{path}: {message}" if message else path)
+        is_of_a_node = path not in ("", "/")
+        super().__init__(f"{path}: {message}" if message and is_of_a_node else message or path)
         self.path = path
         self.index = index
 
