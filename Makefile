@@ -104,7 +104,7 @@ lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directi
 	$(BIN)/ruff check python tests benches
 	$(BIN)/ruff format --check python tests benches
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest ottla._core
+	$(BIN)/python -m tests.stubtest
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.test_imports
 	$(CHECKED) clippy --quiet --locked --profile quick --all-targets --all-features -- -D warnings

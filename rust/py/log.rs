@@ -1,4 +1,4 @@
-//! The log for Python. Documented in `_core.pyi` and, for users, in `ottla.log`.
+//! The log for Python. Documented in `_core/_log.pyi` and, for users, in `ottla.log`.
 
 mod config;
 mod directory;

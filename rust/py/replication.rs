@@ -1,4 +1,4 @@
-//! The fetcher for Python. Documented in `_core.pyi`.
+//! The fetcher for Python. Documented in `_core/_replication.pyi`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
