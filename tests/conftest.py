@@ -75,7 +75,7 @@ DESCRIPTORS_MAX = 200
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
     """Brokers inside the process are cycles that hold descriptors. Python counts objects, not descriptors, before it
-    looks for garbage: without this a process may run out of them.
+    looks for garbage.
     """
     yield
     is_last = nextitem is None or nextitem.path != item.path

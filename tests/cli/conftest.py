@@ -1,7 +1,6 @@
 """The command `ottla` inside the test's process, and the clusters that it talks to."""
 
 import contextlib
-import gc
 import io
 import json
 import logging
@@ -36,18 +35,14 @@ Ottla = Callable[..., Result]
 
 @contextlib.contextmanager
 def as_in_a_process() -> Iterator[None]:
-    """Restores two properties of the whole process that a command sets: the handlers of log lines, which write to the
-    test's stderr, and the collector of garbage.
-    """
+    """Restores where log lines of the whole process go: a command sends them to the test's stderr."""
     root = logging.getLogger()
-    handlers, level, collects = root.handlers[:], root.level, gc.isenabled()
+    handlers, level = root.handlers[:], root.level
     try:
         yield
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
-        if collects:
-            gc.enable()
 
 
 @pytest.fixture

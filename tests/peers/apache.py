@@ -42,6 +42,10 @@ def need_java() -> None:
         require("java", f"{' and '.join(missing)} not found (Debian: openjdk-17-jdk-headless, maven)")
 
 
+#: The port of a KRaft node's controller is so far above the broker's, as tests/peers/kafka has it.
+CONTROLLER = 10_000
+
+
 def has_controller(port: int, host: str = "127.0.0.1") -> bool:
     """A broker answers before it knows a controller; until then clients that create topics wait for a minute."""
     answer = ask(port, METADATA_V1_NO_TOPICS, host=host)
@@ -161,7 +165,7 @@ class Apache:
         """
         need_java()
         fetch(version)
-        port = port or free_port()
+        port = port or free_port(second=0 if zookeeper else CONTROLLER)
         directory = directory or self.directory / f"kafka-{version}-{broker_id}"
         # A test's broker need not clean its own logs with a 128 MB buffer, nor keep 50 partitions of offsets.
         small: dict[str, object] = {

@@ -53,14 +53,17 @@ def is_readable(file: int | HasFileno, timeout_s: float | None = 0.0) -> bool:
     return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
 
 
-def free_port() -> int:
+def free_port(*, second: int = 0) -> int:
     """A TCP port on 127.0.0.1 that was free a moment ago, of those that no outgoing connection is given: a server that
-    takes seconds to start, beside tests with thousands of connections, finds it free still.
+    takes seconds to start, beside tests with thousands of connections, finds it free still. The port that is `second`
+    above it is such a port as well.
     """
     while True:
-        port = _RANDOM.randrange(10_000, _first_of_outgoing())
-        with socket.socket() as listener, contextlib.suppress(OSError):
+        port = _RANDOM.randrange(8_000 if second else 10_000, _first_of_outgoing() - second)
+        with socket.socket() as listener, socket.socket() as other, contextlib.suppress(OSError):
             listener.bind(("127.0.0.1", port))
+            if second:
+                other.bind(("127.0.0.1", port + second))
             return port
 
 

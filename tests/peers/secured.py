@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ottla.client import BlockingConnection, Security
 from ottla.errors import SaslAuthenticationFailed
-from tests.peers.apache import Apache, Kafka
+from tests.peers.apache import CONTROLLER, Apache, Kafka
 from tests.peers.certificates import certified
 from tests.peers.processes import free_port
 
@@ -44,7 +44,7 @@ class Secured:
         self.certified = certified("broker", self.authority, ["127.0.0.1", "localhost"])
         self.trusted = folder / "trusted.pem"
         self.trusted.write_text(self.authority.certificate_pem)
-        port = free_port()
+        port = free_port(second=CONTROLLER if zookeeper is None else 0)
         self.ports = {name: free_port() for name in LISTENERS}
         self.broker: Kafka = apache.broker(
             version, zookeeper=zookeeper, port=port, settings=self._settings(port, zookeeper is None)
@@ -77,8 +77,7 @@ class Secured:
         listeners += [f"{name.upper()}://127.0.0.1:{number}" for name, number in self.ports.items()]
         protocols = ["PLAINTEXT:PLAINTEXT", *(f"{name.upper()}:{protocol}" for name, protocol in LISTENERS.items())]
         if kraft:
-            controller = port - 10000 if port > 55535 else port + 10000  # as tests/peers/kafka has it
-            listeners.append(f"CONTROLLER://127.0.0.1:{controller}")
+            listeners.append(f"CONTROLLER://127.0.0.1:{port + CONTROLLER}")
             protocols.append("CONTROLLER:PLAINTEXT")
         found: dict[str, object] = {
             "listeners": ",".join(listeners),

@@ -75,6 +75,7 @@ def command(
     # What is made during the start stays: looking for garbage in it costs a tenth of the start, and later moments in
     # which nobody is answered.
     gc.disable()
+    click.get_current_context().call_on_close(gc.enable)
     from ottla.cli._errors import explained
 
     with explained("cannot start the broker"):
