@@ -3,17 +3,19 @@
 //! A Fetch of several partitions that has to wait is handed on.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::parked::Parked;
-use super::{Direct, Lease, State};
+use super::parked::{Parked, Parking};
+use super::{Direct, Lease};
 use crate::log::leader_epochs::NO_EPOCH;
 use crate::net::hub::{Hub, Incoming, Ticket};
 use crate::traffic::Count;
 use crate::wire::fetch::{
-    self, CONSUMER, PartitionResponse, READ_UNCOMMITTED, RecordData, ResponseHead, ZSTD_SINCE,
+    self, CONSUMER, FetchPartition, PartitionResponse, READ_UNCOMMITTED, RecordData, ResponseHead,
+    ZSTD_SINCE,
 };
 use crate::wire::keys::FETCH;
 use crate::wire::piece::Piece;
@@ -25,17 +27,21 @@ const WITHOUT_SESSION: i32 = -1;
 
 pub(super) type Answer<'a> = PartitionResponse<&'a [u8], RecordData>;
 
-/// What becomes of a plain Fetch.
-enum Found<'a, O> {
-    Answers(Vec<Answer<'a>>),
-    Waits(&'a Arc<Lease<O>>, Waiting),
+/// A Fetch that is plain in itself.
+struct Plain<O> {
+    /// Each partition once, with its lease.
+    partitions: Vec<(FetchPartition, Arc<Lease<O>>)>,
+    bytes_max: u64,
+    /// How many bytes it waits for.
+    wanted: u64,
+    wait: Duration,
 }
 
-/// A Fetch that found too little below `high_watermark`.
-struct Waiting {
-    parked: Parked,
-    wait: Duration,
-    high_watermark: i64,
+/// What becomes of a plain Fetch.
+enum Found<'a> {
+    Answers(Vec<Answer<'a>>),
+    /// There is too little below this high watermark of its only partition.
+    Waits(i64),
 }
 
 /// Answers a Fetch. False if what was found cannot be told.
@@ -106,34 +112,13 @@ impl<O> Lease<O> {
     }
 }
 
-impl<O> State<O> {
-    /// What a plain Fetch gets, or that it waits. None if it is not plain, or only Python can answer it.
-    fn find(&self, body: &[u8], ticket: Ticket) -> Option<Found<'_, O>> {
-        let mut request = fetch::decode_request(body, ticket.api_version).ok()?;
-        let is_plain = request.replica_id == CONSUMER
-            && request.isolation_level == READ_UNCOMMITTED
-            && (request.session_id, request.session_epoch) == (NO_SESSION, WITHOUT_SESSION)
-            && (request.rack_id.is_empty() || self.serves_racks);
-        if !is_plain || !(1..=PARTITIONS_MAX).contains(&request.partitions.len()) {
-            return None;
-        }
-        request.name_each_once(body);
-        let bytes_max = u64::try_from(request.max_bytes)
-            .ok()?
-            .min(self.fetch_bytes_max);
-        let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-        // Nobody waits for more than an answer may have.
-        let wanted = u64::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
-        let (mut left, mut length) = (bytes_max, 0);
-        let mut is_due = wait.is_zero();
-        let mut answers = Vec::with_capacity(request.partitions.len());
-        for asked in &request.partitions {
-            let lease = self.get(&body[asked.topic.clone()], asked.partition)?;
-            let epoch = asked.current_leader_epoch;
-            let is_other_epoch = epoch != NO_EPOCH && epoch != lease.terms.leader_epoch;
-            if !lease.terms.everyone_may_read || is_other_epoch || asked.last_fetched_epoch >= 0 {
-                return None;
-            }
+impl<O> Plain<O> {
+    /// What there is, or that the Fetch waits. None if only Python can answer it.
+    fn find(&self) -> Option<Found<'_>> {
+        let (mut left, mut length) = (self.bytes_max, 0);
+        let mut is_due = self.wait.is_zero();
+        let mut answers = Vec::with_capacity(self.partitions.len());
+        for (asked, lease) in &self.partitions {
             let bytes_max = u64::try_from(asked.bytes_max).ok()?.min(left);
             // The first records may exceed every limit, or a consumer could never pass a large batch (KIP-74).
             let (found, goes_on) = lease.read(asked.fetch_offset, bytes_max, length == 0)?;
@@ -143,25 +128,13 @@ impl<O> State<O> {
             left = left.saturating_sub(size);
             answers.push(found);
         }
-        if length >= wanted || is_due || left == 0 {
+        if length >= self.wanted || is_due || left == 0 {
             return Some(Found::Answers(answers));
         }
-        let ([asked], [found]) = (request.partitions.as_slice(), answers.as_slice()) else {
+        let [only] = answers.as_slice() else {
             return None;
         };
-        let lease = self.get(&body[asked.topic.clone()], asked.partition)?;
-        let waiting = Waiting {
-            parked: Parked {
-                ticket,
-                offset: asked.fetch_offset,
-                bytes_max: u64::try_from(asked.bytes_max).ok()?.min(bytes_max),
-                wanted,
-                id: 0,
-            },
-            wait,
-            high_watermark: found.high_watermark,
-        };
-        self.may_park.then_some(Found::Waits(lease, waiting))
+        Some(Found::Waits(only.high_watermark))
     }
 }
 
@@ -171,36 +144,70 @@ impl<O> Direct<O> {
         hub: &Mutex<Hub<T>>,
         incoming: Incoming,
     ) -> Option<Incoming> {
-        let ticket = incoming.ticket;
-        let mut state = self.state.lock();
-        if ticket.api_version < ZSTD_SINCE || state.by_topic.is_empty() {
-            return Some(incoming);
-        }
         let body = &incoming.frame[incoming.header.body_start..];
+        match self.try_fetch(hub, body, incoming.ticket) {
+            Some(()) => None,
+            None => Some(incoming),
+        }
+    }
+
+    /// Answers a plain Fetch, or lets it wait. None if it is not plain, or only Python can answer it.
+    fn try_fetch<T>(&self, hub: &Mutex<Hub<T>>, body: &[u8], ticket: Ticket) -> Option<()> {
+        if ticket.api_version < ZSTD_SINCE || self.leases.is_empty() {
+            return None;
+        }
+        let fetch = self.plain(body, ticket.api_version)?;
         loop {
-            match state.find(body, ticket) {
-                None => break,
-                Some(Found::Answers(answers)) => {
-                    if !reply(hub, ticket, answers) {
-                        break;
-                    }
-                    return None;
-                }
-                Some(Found::Waits(lease, waiting)) => {
-                    let lease = Arc::clone(lease);
-                    let Waiting {
-                        parked,
-                        wait,
-                        high_watermark,
-                    } = waiting;
-                    if state.park(&lease, parked, wait, high_watermark) {
-                        return None;
-                    }
-                    // Another thread moved the high watermark in between.
-                }
+            let high_watermark = match fetch.find()? {
+                Found::Answers(answers) => return reply(hub, ticket, answers).then_some(()),
+                Found::Waits(high_watermark) => high_watermark,
+            };
+            let (asked, lease) = fetch.partitions.first()?;
+            let parked = Parked {
+                ticket,
+                offset: asked.fetch_offset,
+                bytes_max: u64::try_from(asked.bytes_max).ok()?.min(fetch.bytes_max),
+                wanted: fetch.wanted,
+                id: 0,
+            };
+            match self.park(lease, parked, fetch.wait, high_watermark) {
+                Parking::Waits => return Some(()),
+                Parking::HandedOn => return None,
+                Parking::LooksAgain => {}
             }
         }
-        drop(state);
-        Some(incoming)
+    }
+
+    fn plain(&self, body: &[u8], api_version: i16) -> Option<Plain<O>> {
+        let mut request = fetch::decode_request(body, api_version).ok()?;
+        let is_plain = request.replica_id == CONSUMER
+            && request.isolation_level == READ_UNCOMMITTED
+            && (request.session_id, request.session_epoch) == (NO_SESSION, WITHOUT_SESSION)
+            && (request.rack_id.is_empty() || self.serves_racks.load(Ordering::Acquire));
+        if !is_plain || !(1..=PARTITIONS_MAX).contains(&request.partitions.len()) {
+            return None;
+        }
+        request.name_each_once(body);
+        let bytes_max = u64::try_from(request.max_bytes).ok()?;
+        let bytes_max = bytes_max.min(self.fetch_bytes_max.load(Ordering::Acquire));
+        let mut partitions = Vec::with_capacity(request.partitions.len());
+        for asked in request.partitions {
+            let lease = self
+                .leases
+                .get(&body[asked.topic.clone()], asked.partition)?;
+            let epoch = asked.current_leader_epoch;
+            let is_other_epoch = epoch != NO_EPOCH && epoch != lease.terms.leader_epoch;
+            if !lease.terms.everyone_may_read || is_other_epoch || asked.last_fetched_epoch >= 0 {
+                return None;
+            }
+            partitions.push((asked, lease));
+        }
+        Some(Plain {
+            partitions,
+            bytes_max,
+            // Nobody waits for more than an answer may have.
+            wanted: u64::try_from(request.min_bytes).unwrap_or(0).min(bytes_max),
+            wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
+        })
     }
 }

@@ -10,17 +10,28 @@
 //! log's end, no Fetch waits in Python, no flush is due, nothing failed), the turn ends here too; else Python ends it
 //! with [`Direct::written`] and [`Direct::answer`].
 //!
-//! All methods may be called by several threads, which may also serve the requests of one hub at once. A turn is a
-//! thread's ([`Turn`]): what a thread appended it has written, and answers, itself; if the hub told the end of the
-//! requests to another thread, then when the hub has nothing more for it. Turns of several threads share the writes of
-//! a log, so that a thread's batches may be written by another, or not be written. The log says of each append whether it
-//! is there ([`Log::lost`]).
+//! All methods may be called by several threads, which may also serve the requests of one hub at once. What is shared
+//! and what is a thread's own:
+//!
+//! | what | whose | how threads meet |
+//! |---|---|---|
+//! | the leases ([`leases`]) | shared | snapshots: who looks one up waits for nobody |
+//! | whether a lease holds ([`gate`]) | shared | asked by an append, and where a high watermark is moved |
+//! | the log | shared | a lock a log; who finds it taken hands the request on |
+//! | waiting Fetches ([`parked`]) | shared | a line a lease, one heap of deadlines |
+//! | the hub | shared | its lock, never held during an append or a read |
+//! | the turn ([`turn`]) | a thread's | nobody else sees it |
+//!
+//! So threads that append to different partitions do not wait for each other here. What a thread appended it has
+//! written, and answers, itself; if the hub told the end of the requests to another thread, then when the hub has
+//! nothing more for it. Turns of several threads share the writes of a log, so that a thread's batches may be written
+//! by another, or not be written. The log says of each append whether it is there ([`Log::lost`]).
 //!
 //! [`Log::lost`]: crate::log::Log::lost
 //!
-//! Locks are taken in this order: the leases, one lease's line of waiting
-//! Fetches, the hub. No lock of this room is held while an owner is dropped: an owner may be an object of Python, and
-//! whatever that takes with it may call this room.
+//! Locks are taken in this order: the deadlines, one lease's line of waiting Fetches, the hub. A lease's gate is held
+//! for a moment, and nothing is locked meanwhile. No lock of this room is held while an owner is dropped: an owner may
+//! be an object of Python, and whatever that takes with it may call this room.
 //!
 //! # The table of checks
 //!
@@ -71,85 +82,58 @@
 //! | Fetch | no quotas | broker |
 
 mod fetch;
+mod gate;
+mod leases;
 mod parked;
 mod produce;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod turn;
 
-use std::collections::HashMap;
+/// The types of [`gate`].
+mod sync {
+    pub use std::sync::atomic::{AtomicBool, Ordering};
+
+    pub use parking_lot::Mutex;
+}
+
 use std::io;
 use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::thread::{self, ThreadId};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use self::leases::Leases;
 use self::parked::Due;
-pub use self::produce::Written;
-use self::produce::{Ended, Turn};
+pub use self::produce::Appended;
 pub use self::terms::{Lease, Terms};
+use self::turn::Ended;
+pub use self::turn::{Turn, Written};
 use crate::net::hub::{self, Event, Hub, Incoming};
 use crate::wire::keys::{FETCH, PRODUCE};
 
 /// The leases of one hub, and what is done under them. `O`: what the grantor knows a partition by.
 pub struct Direct<O> {
-    state: Mutex<State<O>>,
-}
-
-thread_local! {
-    /// Kept, since the handle that it comes from is counted.
-    static ME: ThreadId = thread::current().id();
-}
-
-type Partitions<O> = HashMap<i32, Arc<Lease<O>>>;
-
-struct State<O> {
-    by_topic: HashMap<Box<[u8]>, Partitions<O>>,
-    /// The turn of each thread that serves.
-    turns: Vec<(ThreadId, Turn<O>)>,
+    leases: Leases<O>,
     /// `fetch.max.bytes`
-    fetch_bytes_max: u64,
+    fetch_bytes_max: AtomicU64,
     /// Fetches that name their rack are plain too: nobody is told to read elsewhere.
-    serves_racks: bool,
-    /// Deadlines are looked at: Fetches may wait.
-    may_park: bool,
-    due: Due<O>,
+    serves_racks: AtomicBool,
+    due: Mutex<Due<O>>,
 }
 
 impl<O> Default for Direct<O> {
     fn default() -> Self {
         Self {
-            state: Mutex::new(State {
-                by_topic: HashMap::new(),
-                turns: Vec::new(),
-                fetch_bytes_max: 0,
-                serves_racks: false,
-                may_park: false,
-                due: Due::default(),
-            }),
+            leases: Leases::default(),
+            fetch_bytes_max: AtomicU64::new(0),
+            serves_racks: AtomicBool::new(false),
+            due: Mutex::default(),
         }
-    }
-}
-
-impl<O> State<O> {
-    fn get(&self, topic: &[u8], partition: i32) -> Option<&Arc<Lease<O>>> {
-        self.by_topic.get(topic)?.get(&partition)
-    }
-
-    /// The turn of the thread that calls.
-    fn turn(&mut self) -> &mut Turn<O> {
-        let me = ME.with(ThreadId::clone);
-        let at = self.turns.iter().position(|(thread, _)| *thread == me);
-        let at = at.unwrap_or_else(|| {
-            // Threads that are gone left no more than this.
-            self.turns.retain(|(_, turn)| !turn.is_idle());
-            self.turns.push((me, Turn::default()));
-            self.turns.len() - 1
-        });
-        &mut self.turns[at].1
     }
 }
 
@@ -157,45 +141,24 @@ impl<O> Direct<O> {
     /// Serves a partition under a lease, in place of any that it had.
     pub fn grant<T>(&self, hub: &Mutex<Hub<T>>, lease: Lease<O>) -> Arc<Lease<O>> {
         let lease = Arc::new(lease);
-        let mut state = self.state.lock();
-        let of_topic = state.by_topic.entry(lease.topic.as_bytes().into());
-        let before = of_topic
-            .or_default()
-            .insert(lease.partition, Arc::clone(&lease));
-        drop(state);
-        if let Some(before) = before {
-            self.release(hub, &before);
+        if let Some(before) = self.leases.put(&lease) {
+            self.over(hub, &before);
         }
         lease
     }
 
-    /// Ends a lease: when this returns, nothing is served under it any more. Fetches that wait under it are answered;
-    /// the next ones are told what happened.
+    /// Ends a lease: when this returns, no request is begun under it, and nothing is decided (see [`gate`]). Fetches
+    /// that wait under it are answered; the next ones are told what happened.
     pub fn end<T>(&self, hub: &Mutex<Hub<T>>, lease: &Arc<Lease<O>>) {
-        let mut state = self.state.lock();
-        let topic = lease.topic.as_bytes();
-        let mut ended = None;
-        if let Some(of_topic) = state.by_topic.get_mut(topic)
-            && of_topic
-                .get(&lease.partition)
-                .is_some_and(|known| Arc::ptr_eq(known, lease))
-        {
-            ended = of_topic.remove(&lease.partition);
-            if of_topic.is_empty() {
-                state.by_topic.remove(topic);
-            }
-        }
-        drop(state);
-        drop(ended);
-        self.release(hub, lease);
+        self.leases.remove(lease);
+        self.over(hub, lease);
     }
 
     /// How many bytes one Fetch gets at most, and whether one that names its rack is served here. None is before this
     /// is called.
     pub fn limit_fetches(&self, bytes_max: u64, serves_racks: bool) {
-        let mut state = self.state.lock();
-        state.fetch_bytes_max = bytes_max;
-        state.serves_racks = serves_racks;
+        self.fetch_bytes_max.store(bytes_max, Ordering::Release);
+        self.serves_racks.store(serves_racks, Ordering::Release);
     }
 
     /// Waits as [`hub::wait`] does, and serves what comes. Returns the first event that is not served here; None: the
@@ -203,6 +166,7 @@ impl<O> Direct<O> {
     pub fn wait<T>(
         &self,
         hub: &Mutex<Hub<T>>,
+        turn: &mut Turn<O>,
         fd: BorrowedFd<'_>,
         timeout: Duration,
     ) -> io::Result<Option<Event<T>>> {
@@ -215,7 +179,7 @@ impl<O> Direct<O> {
             }
             let event = hub::wait(hub, fd, left)?;
             let is_over = event.is_none();
-            let passed = self.pass(hub, event)?;
+            let passed = self.pass(hub, turn, event)?;
             // A turn that was served here ends no wait; nor does a deadline of a Fetch.
             let is_due = due.is_some_and(|due| due <= Instant::now());
             if passed.is_some() || is_over && !is_due || began.elapsed() >= timeout {
@@ -229,24 +193,25 @@ impl<O> Direct<O> {
     pub fn pass<T>(
         &self,
         hub: &Mutex<Hub<T>>,
+        turn: &mut Turn<O>,
         mut event: Option<Event<T>>,
     ) -> io::Result<Option<Event<T>>> {
         loop {
             let is_over = event.is_none();
             match event {
                 Some(Event::Request(incoming)) => {
-                    if let Some(incoming) = self.serve(hub, incoming) {
-                        self.state.lock().turn().awaits(true);
+                    if let Some(incoming) = self.serve(hub, turn, incoming) {
+                        turn.awaits(true);
                         return Ok(Some(Event::Request(incoming)));
                     }
                 }
-                None | Some(Event::Served) => match self.end_turn(hub, is_over) {
+                None | Some(Event::Served) => match self.end_turn(hub, turn, is_over) {
                     Ended::ByOthers => return Ok(Some(Event::Served)),
                     Ended::Before if is_over => return Ok(None),
                     Ended::Before | Ended::Here => {}
                 },
                 Some(Event::Completion(_) | Event::Disconnected(_) | Event::Reserved { .. }) => {
-                    self.state.lock().turn().awaits(false);
+                    turn.awaits(false);
                     return Ok(event);
                 }
             }
@@ -255,26 +220,24 @@ impl<O> Direct<O> {
     }
 
     /// Serves a request, if a lease allows it; else gives it back as it came.
-    fn serve<T>(&self, hub: &Mutex<Hub<T>>, incoming: Incoming) -> Option<Incoming> {
+    fn serve<T>(
+        &self,
+        hub: &Mutex<Hub<T>>,
+        turn: &mut Turn<O>,
+        incoming: Incoming,
+    ) -> Option<Incoming> {
         match incoming.ticket.api_key {
-            PRODUCE => self.serve_produce(hub, incoming),
+            PRODUCE => self.serve_produce(hub, turn, incoming),
             FETCH => self.serve_fetch(hub, incoming),
             _ => Some(incoming),
         }
     }
 
-    /// All leases, for what is done to each of them without the lock.
-    fn leases(&self) -> Vec<Arc<Lease<O>>> {
-        let state = self.state.lock();
-        let leases = state.by_topic.values().flat_map(HashMap::values);
-        leases.cloned().collect()
-    }
-
     /// Deadlines are looked at from now on, or not: then no Fetch may wait.
     pub fn let_wait<T>(&self, hub: &Mutex<Hub<T>>, may: bool) {
-        let before = mem::replace(&mut self.state.lock().may_park, may);
+        let before = mem::replace(&mut self.due.lock().may_park, may);
         if before && !may {
-            for lease in self.leases() {
+            for lease in self.leases.all() {
                 self.release(hub, &lease);
             }
         }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::fetch::reply;
-use super::{Direct, Lease, State};
+use super::{Direct, Lease};
 use crate::net::hub::{Hub, Ticket};
 
 /// How many deadlines of answered Fetches there may be before the heap is looked through.
@@ -31,23 +31,39 @@ pub(super) struct Parked {
     pub id: u64,
 }
 
-/// The Fetches that wait under one lease, in the order of their numbers.
+/// The Fetches that wait under one lease.
 #[derive(Default)]
-pub(super) struct Line(Mutex<Vec<Parked>>);
+pub(super) struct Line(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    /// In the order of their numbers.
+    fetches: Vec<Parked>,
+    /// The lease has ended: nobody would look at another one.
+    is_closed: bool,
+}
 
 impl Line {
     fn has(&self, id: u64) -> bool {
-        self.0
-            .lock()
-            .binary_search_by_key(&id, |one| one.id)
-            .is_ok()
+        let waiting = self.0.lock();
+        let place = waiting.fetches.binary_search_by_key(&id, |one| one.id);
+        place.is_ok()
     }
 
-    fn take(&self, id: u64) -> Option<Parked> {
-        let mut parked = self.0.lock();
-        let place = parked.binary_search_by_key(&id, |one| one.id).ok()?;
-        Some(parked.remove(place))
+    pub(super) fn take(&self, id: u64) -> Option<Parked> {
+        let fetches = &mut self.0.lock().fetches;
+        let place = fetches.binary_search_by_key(&id, |one| one.id).ok()?;
+        Some(fetches.remove(place))
     }
+}
+
+/// The outcome for a Fetch that found too little.
+pub(super) enum Parking {
+    Waits,
+    /// The high watermark is another one by now.
+    LooksAgain,
+    /// Nobody may wait, or no longer under this lease.
+    HandedOn,
 }
 
 struct Deadline<O> {
@@ -78,6 +94,8 @@ impl<O> Ord for Deadline<O> {
 }
 
 pub(super) struct Due<O> {
+    /// Deadlines are looked at: Fetches may wait.
+    pub may_park: bool,
     heap: BinaryHeap<Reverse<Deadline<O>>>,
     last_id: u64,
     /// How many Fetches wait, under all leases.
@@ -87,6 +105,7 @@ pub(super) struct Due<O> {
 impl<O> Default for Due<O> {
     fn default() -> Self {
         Self {
+            may_park: false,
             heap: BinaryHeap::new(),
             last_id: 0,
             waiting: 0,
@@ -94,23 +113,29 @@ impl<O> Default for Due<O> {
     }
 }
 
-impl<O> State<O> {
-    /// Lets a Fetch wait under a lease that still holds. False if the high watermark is another one by now.
+impl<O> Direct<O> {
+    /// Lets a Fetch wait under a lease.
     pub(super) fn park(
-        &mut self,
+        &self,
         lease: &Arc<Lease<O>>,
         mut fetch: Parked,
         wait: Duration,
         high_watermark: i64,
-    ) -> bool {
-        let due = &mut self.due;
+    ) -> Parking {
+        let mut due = self.due.lock();
+        if !due.may_park {
+            return Parking::HandedOn;
+        }
         if due.heap.len() > DONE_MAX + 4 * due.waiting {
             due.heap.retain(|Reverse(one)| one.line.has(one.id));
         }
         // A thread that moves the high watermark looks into the line afterwards: it finds this Fetch, or is seen here.
-        let mut parked = lease.line.0.lock();
+        let mut waiting = lease.line.0.lock();
+        if waiting.is_closed {
+            return Parking::HandedOn;
+        }
         if lease.log.high_watermark() != high_watermark {
-            return false;
+            return Parking::LooksAgain;
         }
         due.last_id += 1;
         fetch.id = due.last_id;
@@ -121,22 +146,20 @@ impl<O> State<O> {
             lease: Arc::downgrade(lease),
         }));
         due.waiting += 1;
-        parked.push(fetch);
-        true
+        waiting.fetches.push(fetch);
+        Parking::Waits
     }
-}
 
-impl<O> Direct<O> {
     /// How many Fetches wait.
     pub fn waiting(&self) -> usize {
-        self.state.lock().due.waiting
+        self.due.lock().waiting
     }
 
     /// Answers the Fetches that waited for a high watermark that moved.
     pub fn advanced<T>(&self, hub: &Mutex<Hub<T>>, lease: &Lease<O>) {
-        let mut parked = lease.line.0.lock();
-        let before = parked.len();
-        parked.retain(|one| {
+        let mut waiting = lease.line.0.lock();
+        let before = waiting.fetches.len();
+        waiting.fetches.retain(|one| {
             let Some((found, goes_on)) = lease.read(one.offset, one.bytes_max, true) else {
                 // An error, which the next Fetch is told.
                 reply(hub, one.ticket, vec![lease.nothing()]);
@@ -148,21 +171,28 @@ impl<O> Direct<O> {
             }
             !is_enough
         });
-        let answered = before - parked.len();
-        drop(parked);
+        let answered = before - waiting.fetches.len();
+        drop(waiting);
         if answered > 0 {
-            self.state.lock().due.waiting -= answered;
+            self.due.lock().waiting -= answered;
         }
+    }
+
+    /// Ends a lease that is not found any more.
+    pub(super) fn over<T>(&self, hub: &Mutex<Hub<T>>, lease: &Lease<O>) {
+        lease.gate.end();
+        lease.line.0.lock().is_closed = true;
+        self.release(hub, lease);
     }
 
     /// Answers all Fetches that wait under a lease, with nothing.
     pub(super) fn release<T>(&self, hub: &Mutex<Hub<T>>, lease: &Lease<O>) {
-        let parked = mem::take(&mut *lease.line.0.lock());
-        if parked.is_empty() {
+        let fetches = mem::take(&mut lease.line.0.lock().fetches);
+        if fetches.is_empty() {
             return;
         }
-        self.state.lock().due.waiting -= parked.len();
-        for one in parked {
+        self.due.lock().waiting -= fetches.len();
+        for one in fetches {
             reply(hub, one.ticket, vec![lease.nothing()]);
         }
     }
@@ -171,16 +201,16 @@ impl<O> Direct<O> {
     pub(super) fn expire<T>(&self, hub: &Mutex<Hub<T>>) -> Option<Instant> {
         loop {
             let (lease, one) = {
-                let mut state = self.state.lock();
-                let Reverse(first) = state.due.heap.peek()?;
+                let mut due = self.due.lock();
+                let Reverse(first) = due.heap.peek()?;
                 if first.at > Instant::now() && first.line.has(first.id) {
                     return Some(first.at);
                 }
-                let Reverse(first) = state.due.heap.pop()?;
+                let Reverse(first) = due.heap.pop()?;
                 let Some(one) = first.line.take(first.id) else {
                     continue;
                 };
-                state.due.waiting -= 1;
+                due.waiting -= 1;
                 (first.lease.upgrade(), one)
             };
             if let Some(lease) = lease {

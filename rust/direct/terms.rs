@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::gate::Gate;
 use super::parked::Line;
-use crate::log::Log;
+use crate::log::{AppendInfo, Log, home};
 
 /// What was decided about a partition. Another value is another lease: Python ends the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub struct Lease<O> {
     pub owner: O,
     /// Somebody else waits for the high watermark, and has to hear of each append.
     is_watched: AtomicBool,
+    pub(super) gate: Gate,
     /// The Fetches that wait here.
     pub(super) line: Arc<Line>,
 }
@@ -42,6 +44,7 @@ impl<O> Lease<O> {
             terms,
             owner,
             is_watched: AtomicBool::new(false),
+            gate: Gate::default(),
             line: Arc::default(),
         }
     }
@@ -54,5 +57,22 @@ impl<O> Lease<O> {
 
     pub(super) fn is_watched(&self) -> bool {
         self.is_watched.load(Ordering::Acquire)
+    }
+
+    /// Appends a batch. None, with `records` as they came, if Python is to see to it: an error, a lease that has ended,
+    /// a log that is busy.
+    pub(super) fn append(&self, records: &mut [u8]) -> Option<AppendInfo> {
+        let is_over = || self.gate.is_over();
+        let (epoch, now_ms) = (self.terms.leader_epoch, home::now_ms());
+        let appended = self.log.append_unless(is_over, records, epoch, now_ms);
+        // The log leaves refused records as they came, and Python finds the same error.
+        appended.ok().flatten()
+    }
+
+    /// Moves the high watermark to the end of the log. Returns whether it moved; None if that is Python's to decide.
+    pub(super) fn advance(&self) -> Option<bool> {
+        let is_alone = self.terms.is_alone && !self.is_watched();
+        let advance = || is_alone.then(|| self.log.advance_high_watermark());
+        self.gate.decide(advance).flatten()
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{Direct, Lease, Terms};
+use super::{Appended, Direct, Lease, Terms, Turn};
 use crate::log::tests::{Folder, batch};
 use crate::log::{Log, LogConfig};
 use crate::net::admission::Api;
@@ -23,7 +23,9 @@ use crate::wire::headers::{parse_response_header, request_frame};
 use crate::wire::keys::{FETCH, PRODUCE};
 use crate::wire::produce::{self, PartitionRecords};
 
+mod model;
 mod threads;
+mod waiting;
 
 const TOPIC: &str = "t";
 const EPOCH: i32 = 3;
@@ -38,16 +40,26 @@ const TERMS: Terms = Terms {
 const HANDED_ON: &[u8] = b"handed on";
 
 type Shared = Arc<Mutex<Hub<()>>>;
+type OneLease = Arc<Lease<&'static str>>;
 
-/// A hub that serves a log, and hands on to a stub in Python's place.
+/// A stub in Python's place, and what has come to it.
+#[derive(Default)]
+struct Python {
+    handed_on: AtomicUsize,
+    turns: AtomicUsize,
+    /// Ended by the next request that is handed on.
+    to_end: Mutex<Option<OneLease>>,
+    unacknowledged: Mutex<Vec<Appended<&'static str>>>,
+    stop: AtomicBool,
+}
+
+/// A hub that serves a log, and hands on to a stub.
 struct Rig {
     direct: Arc<Direct<&'static str>>,
     hub: Shared,
     log: Arc<Log>,
     port: u16,
-    handed_on: Arc<AtomicUsize>,
-    turns: Arc<AtomicUsize>,
-    stop: Arc<AtomicBool>,
+    python: Arc<Python>,
     threads: Vec<JoinHandle<()>>,
     _folder: Option<Folder>,
 }
@@ -77,9 +89,7 @@ impl Rig {
             hub,
             log,
             port,
-            handed_on: Arc::default(),
-            turns: Arc::default(),
-            stop: Arc::default(),
+            python: Arc::default(),
             threads: Vec::new(),
             _folder: folder,
         };
@@ -89,18 +99,13 @@ impl Rig {
 
     /// With one more thread.
     fn serve(&mut self) {
-        let (direct, hub, stop) = (
-            Arc::clone(&self.direct),
-            Arc::clone(&self.hub),
-            Arc::clone(&self.stop),
-        );
-        let (handed_on, turns) = (Arc::clone(&self.handed_on), Arc::clone(&self.turns));
-        self.threads.push(thread::spawn(move || {
-            serve(&direct, &hub, &stop, &handed_on, &turns);
-        }));
+        let (direct, hub) = (Arc::clone(&self.direct), Arc::clone(&self.hub));
+        let python = Arc::clone(&self.python);
+        self.threads
+            .push(thread::spawn(move || serve(&direct, &hub, &python)));
     }
 
-    fn grant(&self, terms: Terms) -> Arc<Lease<&'static str>> {
+    fn grant(&self, terms: Terms) -> OneLease {
         let lease = Lease::new(TOPIC, 0, Arc::clone(&self.log), terms, "owner");
         self.direct.grant(&self.hub, lease)
     }
@@ -113,25 +118,33 @@ impl Rig {
     }
 
     fn handed_on(&self) -> usize {
-        self.handed_on.load(Ordering::Acquire)
+        self.python.handed_on.load(Ordering::Acquire)
+    }
+
+    fn turns(&self) -> usize {
+        self.python.turns.load(Ordering::Acquire)
     }
 
     /// Until so many Fetches wait.
     fn wait_for_waiting(&self, count: usize) {
-        let start = Instant::now();
-        while self.direct.waiting() != count {
-            assert!(
-                start.elapsed() < Duration::from_secs(20),
-                "it does not come"
-            );
-            thread::yield_now();
-        }
+        eventually(|| self.direct.waiting() == count);
+    }
+}
+
+fn eventually(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "it does not come"
+        );
+        thread::yield_now();
     }
 }
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
+        self.python.stop.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
             let ended = thread.join();
             assert!(ended.is_ok() || thread::panicking());
@@ -140,39 +153,39 @@ impl Drop for Rig {
 }
 
 /// The loop, which does for requests that are handed on what Python would.
-fn serve(
-    direct: &Direct<&'static str>,
-    hub: &Shared,
-    stop: &AtomicBool,
-    handed_on: &AtomicUsize,
-    turns: &AtomicUsize,
-) {
+fn serve(direct: &Direct<&'static str>, hub: &Shared, python: &Python) {
     let epoll = Arc::clone(hub.lock().fd());
-    while !stop.load(Ordering::Acquire) {
+    let mut turn = Turn::default();
+    while !python.stop.load(Ordering::Acquire) {
         let wait = Duration::from_millis(5);
-        let mut event = direct.wait(hub, epoll.as_fd(), wait).unwrap();
+        let mut event = direct.wait(hub, &mut turn, epoll.as_fd(), wait).unwrap();
         while let Some(told) = event {
             match told {
                 Event::Request(incoming) => {
-                    handed_on.fetch_add(1, Ordering::AcqRel);
+                    python.handed_on.fetch_add(1, Ordering::AcqRel);
                     check_unchanged(&incoming);
+                    if let Some(lease) = python.to_end.lock().take() {
+                        direct.end(hub, &lease);
+                    }
                     let write = |to: &mut Vec<u8>| to.extend_from_slice(HANDED_ON);
                     hub.lock().reply(incoming.ticket, write, Vec::new());
                 }
                 Event::Served => {
-                    turns.fetch_add(1, Ordering::AcqRel);
-                    for written in direct.written() {
-                        assert_eq!(written.lease.owner, "owner");
-                        if written.lease.log.advance_high_watermark() {
-                            direct.advanced(hub, &written.lease);
+                    python.turns.fetch_add(1, Ordering::AcqRel);
+                    for written in direct.written(&mut turn) {
+                        let lease = written.lease;
+                        assert_eq!(lease.owner, "owner");
+                        if !lease.gate.is_over() && lease.log.advance_high_watermark() {
+                            direct.advanced(hub, &lease);
                         }
                     }
-                    direct.answer(hub);
+                    let unacknowledged = direct.answer(hub, &mut turn);
+                    python.unacknowledged.lock().extend(unacknowledged);
                 }
                 Event::Completion(_) | Event::Disconnected(_) | Event::Reserved { .. } => {}
             }
             let next = hub.lock().next_event().unwrap();
-            event = direct.pass(hub, next).unwrap();
+            event = direct.pass(hub, &mut turn, next).unwrap();
         }
     }
 }
@@ -375,7 +388,7 @@ fn plain_requests_are_served() {
             assert_eq!(client.fetch(&asked), Some((7, 7 * size)));
         }
     }
-    assert_eq!((rig.handed_on(), rig.turns.load(Ordering::Acquire)), (0, 0));
+    assert_eq!((rig.handed_on(), rig.turns()), (0, 0));
     rig.direct.end(&rig.hub, &lease);
     assert_eq!(client.produce(&Produce::default()), None);
     assert_eq!(client.fetch(&Fetch::default()), None);
@@ -402,6 +415,36 @@ fn acks_all_is_served_where_nothing_else_is_waited_for() {
         ..TERMS
     });
     assert_eq!(client.produce(&all()), Some((0, 0)));
+}
+
+#[test]
+fn what_a_lease_acknowledges_alone_waits_for_others_when_it_has_ended() {
+    let rig = Rig::new();
+    let lease = rig.grant(Terms {
+        acknowledges_all: true,
+        ..TERMS
+    });
+    let mut client = rig.connect();
+    *rig.python.to_end.lock() = Some(lease);
+    // In the turn of the append, somebody comes whom it has to wait for.
+    let all = Produce {
+        acks: -1,
+        ..Produce::default()
+    };
+    let handed_on = Produce {
+        version: 2,
+        ..Produce::default()
+    };
+    let frames = [all, handed_on]
+        .map(|asked| request_frame(PRODUCE, asked.version, false, 7, None, &asked.body()).unwrap());
+    client.socket.write_all(&frames.concat()).unwrap();
+    eventually(|| !rig.python.unacknowledged.lock().is_empty());
+    assert_eq!((rig.log.end_offset(), rig.log.high_watermark()), (1, 0));
+    let waiting = rig.python.unacknowledged.lock().pop().unwrap();
+    assert_eq!((waiting.info.last_offset, waiting.timeout_ms), (0, 5000));
+    waiting.answer(&mut rig.hub.lock(), 0);
+    assert_eq!(client.produced(8), Some((0, 0)));
+    assert_eq!(client.produced(2), None);
 }
 
 #[test]
@@ -620,71 +663,11 @@ fn a_rack_is_nothing_to_a_broker_that_chooses_no_replica() {
 }
 
 #[test]
-fn a_fetch_waits_for_no_more_than_it_may_have() {
-    let rig = Rig::new();
-    rig.grant(TERMS);
-    let size = batch(&["v"], 1000).len();
-    let asked = Fetch {
-        wait_ms: 600_000,
-        min_bytes: 5000,
-        max_bytes: i32::try_from(size).unwrap(),
-        ..Fetch::default()
-    };
-    let (mut reader, mut writer) = (rig.connect(), rig.connect());
-    reader.send(FETCH, asked.version, &asked.body());
-    rig.wait_for_waiting(1);
-    assert_eq!(writer.produce(&Produce::default()), Some((0, 0)));
-    assert_eq!(reader.fetched(&asked), Some((1, size)));
-    rig.wait_for_waiting(0);
-}
-
-#[test]
-fn fetches_wait_for_records_for_their_time_and_for_the_end_of_the_lease() {
-    let rig = Rig::new();
-    let lease = rig.grant(TERMS);
-    let waits = |wait_ms| Fetch {
-        wait_ms,
-        ..Fetch::default()
-    };
-    let mut client = rig.connect();
-    assert_eq!(client.fetch(&waits(10)), Some((0, 0)));
-    client.send(FETCH, 12, &waits(600_000).body());
-    rig.wait_for_waiting(1);
-    rig.direct.end(&rig.hub, &lease);
-    assert_eq!(client.fetched(&waits(0)), Some((0, 0)));
-    let lease = rig.grant(TERMS);
-    client.send(FETCH, 12, &waits(600_000).body());
-    rig.wait_for_waiting(1);
-    // Another thread appends.
-    append_in_epoch(&rig.log);
-    assert!(rig.log.advance_high_watermark());
-    rig.direct.advanced(&rig.hub, &lease);
-    assert_eq!(client.fetched(&waits(0)).unwrap().0, 1);
-    client.send(
-        FETCH,
-        12,
-        &Fetch {
-            offset: 1,
-            ..waits(600_000)
-        }
-        .body(),
-    );
-    rig.wait_for_waiting(1);
-    rig.direct.let_wait(&rig.hub, false);
-    assert_eq!(client.fetched(&waits(0)), Some((1, 0)));
-    let asked = Fetch {
-        offset: 1,
-        ..waits(600_000)
-    };
-    assert_eq!(client.fetch(&asked), None, "nobody looks at deadlines");
-}
-
-#[test]
 fn the_end_of_a_turn_is_told_to_those_who_watch() {
     let rig = Rig::new();
     let lease = rig.grant(TERMS);
     let mut client = rig.connect();
-    let turns = || rig.turns.load(Ordering::Acquire);
+    let turns = || rig.turns();
     assert!(client.produce(&Produce::default()).is_some());
     assert_eq!(turns(), 0);
     lease.watch(true);
@@ -705,67 +688,4 @@ fn append_in_epoch(log: &Log) {
     let mut records = batch(&["v"], 1000);
     log.append(&mut records, EPOCH, crate::log::Origin::Client, 1000)
         .unwrap();
-}
-
-/// One thread serves, one grants and ends, one appends as an I/O thread does; a reader that mostly waits gets every record.
-#[test]
-fn no_record_and_no_waiting_fetch_is_lost_between_threads() {
-    const RECORDS: i64 = 400;
-    let rig = Rig::new();
-    let written = AtomicBool::new(false);
-    let size = batch(&["v"], 1000).len();
-    rig.grant(TERMS);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !written.load(Ordering::Acquire) {
-                let lease = rig.grant(TERMS);
-                thread::yield_now();
-                lease.watch(true);
-                rig.direct.advanced(&rig.hub, &lease);
-                lease.watch(false);
-                rig.direct.end(&rig.hub, &lease);
-                rig.grant(TERMS);
-                thread::yield_now();
-            }
-        });
-        scope.spawn(|| {
-            for _ in 0..RECORDS / 2 {
-                append_in_epoch(&rig.log);
-                rig.log.advance_high_watermark();
-                let lease = rig.grant(TERMS);
-                rig.direct.advanced(&rig.hub, &lease);
-            }
-        });
-        scope.spawn(|| {
-            let mut client = rig.connect();
-            for _ in 0..RECORDS / 2 {
-                if client.produce(&Produce::default()).is_none() {
-                    // No lease at that moment, or a slow disk, which only an append finds quick again.
-                    append_in_epoch(&rig.log);
-                    rig.log.advance_high_watermark();
-                    rig.direct.advanced(&rig.hub, &rig.grant(TERMS));
-                }
-            }
-            // The reader may have failed: nobody waits for it then.
-            written.store(true, Ordering::Release);
-        });
-        let mut reader = rig.connect();
-        let mut offset = 0;
-        let start = Instant::now();
-        while offset < RECORDS {
-            assert!(start.elapsed() < Duration::from_secs(60), "{offset}");
-            let asked = Fetch {
-                wait_ms: 15_000,
-                offset,
-                partition_bytes: 1,
-                ..Fetch::default()
-            };
-            if let Some((high_watermark, bytes)) = reader.fetch(&asked) {
-                assert!(bytes == 0 || bytes == size && high_watermark > offset);
-                offset += i64::from(bytes > 0);
-            }
-        }
-    });
-    assert_eq!(rig.log.end_offset(), RECORDS);
-    rig.wait_for_waiting(0);
 }

@@ -18,6 +18,7 @@ use super::append::{AppendInfo, Origin, When};
 use super::error::{LogError, Result};
 use super::log::Log;
 use super::rewrite::is_quick_to_store;
+use super::verification::NO_GUARD;
 use crate::io::IoPool;
 use crate::io::panics::catching;
 
@@ -86,13 +87,47 @@ impl Log {
         guard: u64,
         now_ms: i64,
     ) -> Result<Option<AppendInfo>> {
-        let inline =
-            records.len() <= INLINE_BYTES_MAX && is_quick_to_store(records, &self.config());
-        if !inline || self.home.is_slow() || self.has_pending() {
+        if !self.appends_at_once(records) {
             return Ok(None);
         }
         self.try_append(records, leader_epoch, origin, guard, now_ms, when)
             .transpose()
+    }
+
+    /// As [`append_at_once`](Log::append_at_once) of a client's batch [in a turn](When::InTurn). None, with nothing
+    /// done, if `is_over` is true when nobody else writes to the log any more.
+    pub fn append_unless(
+        &self,
+        is_over: impl FnOnce() -> bool,
+        records: &mut [u8],
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Option<AppendInfo>> {
+        if !self.appends_at_once(records) {
+            return Ok(None);
+        }
+        let Some(mut writer) = self.writer.try_lock() else {
+            return Ok(None);
+        };
+        if is_over() {
+            return Ok(None);
+        }
+        self.append_in(
+            &mut writer,
+            records,
+            leader_epoch,
+            Origin::Client,
+            NO_GUARD,
+            now_ms,
+            When::InTurn,
+        )
+    }
+
+    /// True if the loop's thread may append `records` itself, unless the log is busy.
+    fn appends_at_once(&self, records: &[u8]) -> bool {
+        let is_inline =
+            records.len() <= INLINE_BYTES_MAX && is_quick_to_store(records, &self.config());
+        is_inline && !self.home.is_slow() && !self.has_pending()
     }
 
     fn has_pending(&self) -> bool {
@@ -248,6 +283,18 @@ mod tests {
         assert_eq!(records, sent);
         log.append(&mut records, 0, origin, 1000).unwrap();
         true
+    }
+
+    #[test]
+    fn nothing_is_appended_once_it_is_over() {
+        let folder = Folder::new();
+        let log = folder.open(LogConfig::default(), true);
+        let append = |is_over: bool| {
+            let mut records = batch(&["v"], 1000);
+            let appended = log.append_unless(|| is_over, &mut records, 0, 1000);
+            appended.unwrap().map(|info| info.base_offset)
+        };
+        assert_eq!([false, true, false].map(append), [Some(0), None, Some(1)]);
     }
 
     #[test]

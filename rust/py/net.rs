@@ -23,6 +23,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<hub::Hub>()?;
     module.add_class::<direct::Terms>()?;
     module.add_class::<direct::Lease>()?;
+    module.add_class::<direct::Unacknowledged>()?;
     module.add_class::<hub::Disconnected>()?;
     module.add_class::<hub::Served>()?;
     module.add_class::<hub::ApiFigures>()?;

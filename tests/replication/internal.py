@@ -60,7 +60,7 @@ async def opened(
         belonging = None if tree is None else Belonging(ME, tree, logs)
         replicas = Replicas(ME, logs, server, unclean_start=unclean_start, belonging=belonging)
         deadlines = Deadlines()
-        turn = Turn(replicas, Leases(server.hub, 1 << 20))
+        turn = Turn(replicas, Leases(server.hub, 1 << 20), deadlines)
         created: list[str] = []
 
         async def create() -> None:

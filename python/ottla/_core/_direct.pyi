@@ -1,6 +1,8 @@
 """Leases: what is served without Python (rust/py/net/direct.rs)."""
 
-from typing import Self, final
+from typing import Any, Self, final
+
+from ottla._core._log import AppendInfo
 
 @final
 class Terms:
@@ -21,3 +23,15 @@ class Lease:
     def end(self) -> None: ...  # Fetches that wait under it are answered
     def advanced(self) -> None: ...  # the high watermark moved
     def watch(self, is_watched: bool) -> None: ...  # somebody waits for the high watermark: Python ends such turns
+
+@final
+class Unacknowledged:
+    """A Produce with acks=all that was appended under a lease, and waits for other replicas now."""
+
+    @property
+    def owner(self) -> Any: ...  # what the lease was granted with
+    @property
+    def info(self) -> AppendInfo: ...
+    @property
+    def timeout_ms(self) -> int: ...
+    def answer(self, error_code: int) -> None: ...  # once; what comes later does nothing

@@ -5,7 +5,7 @@ from typing import Any, Self, final
 
 from typing_extensions import Buffer
 
-from ottla._core._direct import Lease, Terms
+from ottla._core._direct import Lease, Terms, Unacknowledged
 from ottla._core._fetch import FetchRequest, FetchRow, PartitionToRead
 from ottla._core._log import AppendInfo, Log, Written
 from ottla._core._produce import ProduceRequest, ProduceRow
@@ -86,8 +86,10 @@ class Hub:
     @property
     def waiting_fetches(self) -> int: ...  # under leases
     def limit_leased_fetches(self, bytes_max: int, serves_racks: bool) -> None: ...
-    def write_leased(self) -> list[Written]: ...  # what this thread appended under leases in its turn
-    def answer_leased(self) -> None: ...  # what `write_leased` wrote, or could not write
+    # What was appended under leases in the turn. The loop's thread alone runs the hub: RuntimeError in another one
+    def write_leased(self) -> list[Written]: ...
+    # Answers what `write_leased` wrote, or could not write, but for what waits for other replicas by now
+    def answer_leased(self) -> list[Unacknowledged]: ...
     def limit_connection_rate(
         self,
         per_second_max: int | None,

@@ -119,7 +119,7 @@ class Broker:
         #: Consumers are sent to a follower in their rack.
         self.chooses_replicas = settings.config.get_str("replica.selector.class") is not None
         self.leases = Leases(self.server.hub, self.fetch_bytes_max, serves_racks=not self.chooses_replicas)
-        self.turn = Turn(self.replicas, self.leases)
+        self.turn = Turn(self.replicas, self.leases, self.deadlines)
         self.safe_appends = SafeAppends(self.replicas, self.server, self.deadlines)
         self.cleaner = Cleaner(logs, self.server, lambda: self.config)
         self.producer_ids = ProducerIds(tree, broker_id)

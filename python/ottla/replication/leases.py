@@ -40,7 +40,8 @@ class Leases:
         #: Writes what the hub appended in this turn; then `answer` is to be called. The owners of what was written are
         #: the partitions. The hub itself ends turns in which Python has no part, and of which nobody there has to hear.
         self.write = hub.write_leased
-        #: Answers what the hub appended in this turn, each batch by whether it was written.
+        #: Answers what the hub appended in this turn, each batch by whether it was written. Returns those that wait for
+        #: other replicas by now.
         self.answer = hub.answer_leased
 
     def grant(self, partition: Partition) -> None:

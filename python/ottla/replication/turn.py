@@ -15,9 +15,11 @@ from ottla._core import Unwritten
 from ottla.errors import StorageError
 from ottla.kafka import PartitionKey
 from ottla.net.guard import failed
+from ottla.replication.leased_produces import LeasedProduce
 
 if TYPE_CHECKING:
     from ottla._core import Written
+    from ottla.replication.delayed import Deadlines
     from ottla.replication.leases import Leases
     from ottla.replication.partition import Partition
     from ottla.replication.replicas import Replicas
@@ -36,12 +38,13 @@ class Turn:
     that appends outside of the hub's turns calls `end` itself.
     """
 
-    def __init__(self, replicas: Replicas, leases: Leases) -> None:
+    def __init__(self, replicas: Replicas, leases: Leases, deadlines: Deadlines) -> None:
         self.is_open = False
         #: Partitions that were appended to, and what the `AppendInfo` of the first append says of losses.
         self.appended: dict[Partition, int] = {}
         self._replicas = replicas
         self._leases = leases
+        self._deadlines = deadlines
         self._write_leased = leases.write
         self._waiting: list[AtEnd] = []
         #: Calls an `AtEnd` at the end of the turn, once.
@@ -70,13 +73,20 @@ class Turn:
                 continue
             self._written(partition, written, lost)
         if leased:
-            self._leases.answer()
+            self._answer_leased()
         for go_on in waiting:
             try:
                 go_on(lost)
             except BaseException as error:
                 # Its request is dropped without an answer, which closes that connection and no other.
                 failed("the answer to a Produce at the end of its turn", error)
+
+    def _answer_leased(self) -> None:
+        for unacknowledged in self._leases.answer():
+            try:
+                LeasedProduce(unacknowledged).begin(self._replicas, self._deadlines)
+            except BaseException as error:
+                failed("a Produce whose lease ended in its turn", error)
 
     def _written(self, partition: Partition, written: Written, lost: Lost) -> None:
         unwritten = written.unwritten

@@ -192,3 +192,26 @@ fn what_is_acknowledged_is_written_and_what_is_refused_is_not() {
         assert!(outcomes.iter().any(|one| one.code == 0));
     }
 }
+
+#[test]
+fn an_append_waits_for_no_other_partition() {
+    let mut two = TwoThreads::new(false);
+    let (mut one, mut other) = (two.rig.connect(), two.rig.connect());
+    let first = two.storage.stop_at(0);
+    // Too large to be staged: the append itself writes.
+    let large = "v".repeat(8 << 10);
+    one.send(PRODUCE, 8, &of(0, &large).body());
+    first.wait_until_reached();
+    two.rig.serve();
+    for offset in 1..20 {
+        assert_eq!(other.produce(&of(1, "other")), Some((0, offset)));
+    }
+    // Nor does the end of the lease.
+    let lease = two.rig.direct.leases.get(TOPIC.as_bytes(), 0).unwrap();
+    two.rig.direct.end(&two.rig.hub, &lease);
+    assert_eq!((two.rig.handed_on(), two.rig.turns()), (0, 0));
+    first.go_on();
+    assert_eq!(one.produced(8), Some((0, 1)));
+    // The turn is ended by somebody who knows why the lease has ended.
+    assert_eq!(two.rig.turns(), 1);
+}

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use super::hub::Shared;
 use crate::direct;
-use crate::py::log::{Log, Unwritten, Written};
+use crate::py::log::{AppendInfo, Log, Unwritten, Written};
 
 /// Python knows a partition by an object of its own.
 pub type Direct = direct::Direct<Py<PyAny>>;
+pub type Turn = direct::Turn<Py<PyAny>>;
 
 /// What was decided about a partition.
 #[pyclass(frozen, module = "ottla._core")]
@@ -75,8 +77,51 @@ impl Lease {
     }
 }
 
-pub fn written(py: Python<'_>, direct: &Direct) -> PyResult<Vec<Written>> {
-    let written = direct.written().into_iter().map(|one| {
+/// An append under a lease that is in the log, and waits for what its acknowledgement takes.
+#[pyclass(frozen, module = "ottla._core")]
+pub struct Unacknowledged {
+    hub: Shared,
+    /// Until it is answered.
+    appended: Mutex<Option<direct::Appended<Py<PyAny>>>>,
+    #[pyo3(get)]
+    owner: Py<PyAny>,
+    #[pyo3(get)]
+    timeout_ms: i32,
+    #[pyo3(get)]
+    info: Py<AppendInfo>,
+}
+
+#[pymethods]
+impl Unacknowledged {
+    fn answer(&self, error_code: i16) {
+        let appended = self.appended.lock().take();
+        if let Some(appended) = appended {
+            appended.answer(&mut self.hub.lock(), error_code);
+        }
+    }
+}
+
+pub fn answer(
+    py: Python<'_>,
+    direct: &Direct,
+    hub: &Shared,
+    turn: &mut Turn,
+) -> PyResult<Vec<Unacknowledged>> {
+    let waiting = direct.answer(hub, turn).into_iter();
+    let waiting = waiting.map(|one| {
+        Ok(Unacknowledged {
+            hub: Arc::clone(hub),
+            owner: one.lease.owner.clone_ref(py),
+            timeout_ms: one.timeout_ms,
+            info: Py::new(py, AppendInfo::from(one.info))?,
+            appended: Mutex::new(Some(one)),
+        })
+    });
+    waiting.collect()
+}
+
+pub fn written(py: Python<'_>, direct: &Direct, turn: &mut Turn) -> PyResult<Vec<Written>> {
+    let written = direct.written(turn).into_iter().map(|one| {
         Ok(Written {
             owner: Some(one.lease.owner.clone_ref(py)),
             flush_due: one.turn.flush_due,

@@ -6,12 +6,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use parking_lot::{Mutex, MutexGuard};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::completions::{Completion, Completions, Outcome};
-use super::direct::{self, Direct, Lease, Terms};
+use super::direct::{self, Direct, Lease, Terms, Turn, Unacknowledged};
 use super::request::Request;
 use crate::net::admission::Api;
 use crate::net::hub::{self, Event};
@@ -42,6 +42,8 @@ fn os_error(error: std::io::Error) -> PyErr {
 pub struct Hub {
     hub: Shared,
     direct: Arc<Direct>,
+    /// The loop's.
+    turn: Mutex<Turn>,
     epoll: Arc<OwnedFd>,
     served: Py<Served>,
 }
@@ -82,6 +84,12 @@ impl From<ApiOfHub> for Api {
 }
 
 impl Hub {
+    /// The turn, for a call of the loop.
+    fn turn(&self) -> PyResult<MutexGuard<'_, Turn>> {
+        let turn = self.turn.try_lock();
+        turn.ok_or_else(|| PyRuntimeError::new_err("another thread runs the hub"))
+    }
+
     /// What the loop gets of an event that nobody has served.
     fn told(&self, py: Python<'_>, event: Event<Outcome>) -> PyResult<Py<PyAny>> {
         Ok(match event {
@@ -149,6 +157,7 @@ impl Hub {
         Ok(Self {
             hub: Arc::new(Mutex::new(hub)),
             direct: Arc::default(),
+            turn: Mutex::default(),
             epoll,
             served: Py::new(py, Served)?,
         })
@@ -164,8 +173,11 @@ impl Hub {
     }
 
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let event = self.hub.lock().next_event()?;
-        let event = self.direct.pass(&self.hub, event)?;
+        let event = {
+            let mut turn = self.turn()?;
+            let event = self.hub.lock().next_event()?;
+            self.direct.pass(&self.hub, &mut turn, event)?
+        };
         event.map(|event| self.told(py, event)).transpose()
     }
 
@@ -174,7 +186,10 @@ impl Hub {
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
         let (direct, hub, epoll) = (&*self.direct, &*self.hub, &*self.epoll);
         // Neither the hub nor what is served of it needs Python; other threads may run it meanwhile.
-        let event = py.detach(|| direct.wait(hub, epoll.as_fd(), timeout))?;
+        let event = {
+            let turn = &mut *self.turn()?;
+            py.detach(|| direct.wait(hub, turn, epoll.as_fd(), timeout))?
+        };
         event.map(|event| self.told(py, event)).transpose()
     }
 
@@ -200,11 +215,12 @@ impl Hub {
     }
 
     fn write_leased(&self, py: Python<'_>) -> PyResult<Vec<Written>> {
-        direct::written(py, &self.direct)
+        direct::written(py, &self.direct, &mut *self.turn()?)
     }
 
-    fn answer_leased(&self) {
-        self.direct.answer(&self.hub);
+    fn answer_leased(&self, py: Python<'_>) -> PyResult<Vec<Unacknowledged>> {
+        let turn = &mut *self.turn()?;
+        direct::answer(py, &self.direct, &self.hub, turn)
     }
 
     fn watch_beside(&self, fd: Option<RawFd>) -> PyResult<()> {

@@ -1,0 +1,113 @@
+"""Requests that are served under leases, without Python: each promise broken once."""
+
+from tests.faults.mutants import Mutant
+
+MUTANTS = (
+    Mutant(
+        "leases.answers-what-was-lost",
+        "rust/direct/produce.rs",
+        "lost.map_or(0, |error| error.code())",
+        "lost.map_or(0, |_| 0)",
+        cargo=("direct::tests::threads::every_thread_hears_of_what_was_lost",),
+        pytest=("tests/broker/test_turns.py::test_what_cannot_be_written_is_not_acknowledged",),
+    ),
+    Mutant(
+        "leases.acknowledges-what-others-have-to-have",
+        "rust/direct/produce.rs",
+        "self.acks != ACKS_ALL || ",
+        "true || ",
+        cargo=("direct::tests::what_a_lease_acknowledges_alone_waits_for_others_when_it_has_ended",),
+        pytest=("tests/broker/test_leases_that_end.py::test_its_record_is_acknowledged_when_the_follower_has_it",),
+    ),
+    Mutant(
+        "leases.appends-behind-its-end",
+        "rust/log/pending.rs",
+        "        if is_over() {\n",
+        "        if false && is_over() {\n",
+        cargo=("log::pending::tests::nothing_is_appended_once_it_is_over",),
+    ),
+    Mutant(
+        "leases.decides-behind-its-end",
+        "rust/direct/gate.rs",
+        "(!self.is_over()).then(decision)",
+        "Some(decision())",
+        cargo=("direct::tests::model::a_follower_that_joins_behind_the_end_has_what_was_acknowledged",),
+    ),
+    Mutant(
+        "leases.decides-while-it-ends",
+        "rust/direct/gate.rs",
+        "        let _deciding = self.deciding.lock();\n        self.is_over.store",
+        "        self.is_over.store",
+        cargo=("direct::tests::model::a_follower_that_joins_behind_the_end_has_what_was_acknowledged",),
+    ),
+    Mutant(
+        "leases.that-has-ended-lets-fetches-wait",
+        "rust/direct/parked.rs",
+        ".is_closed = true",
+        ".is_closed = false",
+        cargo=("direct::tests::waiting::nobody_waits_under_a_lease_that_has_ended",),
+    ),
+    Mutant(
+        "leases.for-acks-all",
+        "rust/direct/produce.rs",
+        "request.acks == ACKS_ALL && !terms.acknowledges_all",
+        "request.acks > 1",
+        cargo=("direct::tests::acks_all_is_served_where_nothing_else_is_waited_for",),
+    ),
+    Mutant(
+        "leases.for-everyone-who-writes",
+        "rust/direct/produce.rs",
+        "!terms.everyone_may_write || ",
+        "",
+        cargo=("direct::tests::who_may_is_a_term",),
+    ),
+    Mutant(
+        "leases.for-everyone-who-reads",
+        "rust/direct/fetch.rs",
+        "!lease.terms.everyone_may_read || ",
+        "",
+        cargo=("direct::tests::who_may_is_a_term",),
+    ),
+    Mutant(
+        "leases.for-transactions",
+        "rust/direct/produce.rs",
+        " || is_transactional(records)",
+        "",
+        cargo=("direct::tests::produces_that_are_not_plain_are_handed_on_as_they_came",),
+    ),
+    Mutant(
+        "leases.for-fetches-of-another-epoch",
+        "rust/direct/fetch.rs",
+        " || is_other_epoch",
+        "",
+        cargo=("direct::tests::fetches_that_are_not_plain_are_handed_on",),
+    ),
+    Mutant(
+        "leases.moves-the-high-watermark-of-others",
+        "rust/direct/terms.rs",
+        "self.terms.is_alone && ",
+        "",
+        cargo=("direct::tests::the_end_of_a_turn_is_told_to_those_who_watch",),
+    ),
+    Mutant(
+        "leases.forgets-who-waits-in-python",
+        "rust/direct/terms.rs",
+        " && !self.is_watched()",
+        "",
+        cargo=("direct::tests::the_end_of_a_turn_is_told_to_those_who_watch",),
+    ),
+    Mutant(
+        "leases.ends-and-fetches-wait-on",
+        "rust/direct/parked.rs",
+        "is_closed = true;\n        self.release(hub, lease);\n",
+        "is_closed = true;\n",
+        cargo=("direct::tests::waiting::fetches_wait_for_records_for_their_time_and_for_the_end_of_the_lease",),
+    ),
+    Mutant(
+        "leases.waits-for-more-than-a-fetch-may-have",
+        "rust/direct/fetch.rs",
+        "unwrap_or(0).min(bytes_max)",
+        "unwrap_or(0)",
+        cargo=("direct::tests::waiting::a_fetch_waits_for_no_more_than_it_may_have",),
+    ),
+)
