@@ -117,7 +117,8 @@ DISPATCH = (Requests.handle, Requests._serve, Requests._serve_measured, Requests
 
 def rows() -> dict[tuple[str, str], set[str]]:
     """Places by request and check."""
-    lines = [line.strip("|").split("|") for line in re.findall(r"^//! (\|.*\|)$", TABLE.read_text(), re.MULTILINE)]
+    checks = TABLE.read_text().partition("# The table of checks")[2]
+    lines = [line.strip("|").split("|") for line in re.findall(r"^//! (\|.*\|)$", checks, re.MULTILINE)]
     table = {(cells[0].strip(), cells[1].strip()): set(cells[2].strip().split(", ")) for cells in lines[2:]}
     assert len(table) == len(lines) - 2, "a check stands there twice"
     return table
