@@ -16,7 +16,7 @@ use crate::log::tests::{Folder, batch};
 use crate::log::{Log, LogConfig};
 use crate::net::admission::Api;
 use crate::net::hub::{Event, Hub, Incoming};
-use crate::net::limits::Limits;
+use crate::net::limits::{ConnectionLimits, Limits};
 use crate::records::stamp;
 use crate::wire::fetch::{self, PartitionToFetch, RequestToSend};
 use crate::wire::headers::{parse_response_header, request_frame};
@@ -78,7 +78,7 @@ impl Rig {
             ..Api::plain(0, 12)
         };
         let apis = HashMap::from([(PRODUCE, Api::plain(0, 8)), (FETCH, fetch)]);
-        let mut hub = Hub::new(Limits::default(), &apis).unwrap();
+        let mut hub = Hub::new(Limits::default(), ConnectionLimits::default(), &apis).unwrap();
         let port = hub.listen("127.0.0.1", 0, "PLAINTEXT").unwrap();
         let hub = Arc::new(Mutex::new(hub));
         let direct: Arc<Direct<&'static str>> = Arc::default();

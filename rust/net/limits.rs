@@ -49,16 +49,21 @@ pub struct Limits {
     pub waiting_requests_max: usize,
     /// Bytes of those requests.
     pub waiting_bytes_max: usize,
+    /// `connections.max.idle.ms`; None for never.
+    pub idle_ms: Option<u64>,
+}
+
+/// The bounds on connections as they come.
+#[derive(Clone, Debug)]
+pub struct ConnectionLimits {
     /// `max.connections`: who comes then waits until another leaves.
     pub connections_max: usize,
     /// From this number on a new connection takes the place of an idle one (`connections_of_descriptors`).
     pub descriptors_max: usize,
     /// `max.connections.per.ip`
-    pub connections_per_ip_max: usize,
+    pub per_ip_max: usize,
     /// `max.connections.per.ip.overrides`
-    pub connections_per_ip_overrides: HashMap<IpAddr, usize>,
-    /// `connections.max.idle.ms`; None for never.
-    pub idle_ms: Option<u64>,
+    pub per_ip_overrides: HashMap<IpAddr, usize>,
     /// `socket.send.buffer.bytes`; None leaves it to the kernel.
     pub send_buffer_bytes: Option<usize>,
     /// `socket.receive.buffer.bytes`
@@ -74,11 +79,18 @@ impl Default for Limits {
             output_bytes_max: 1 << 20,
             waiting_requests_max: 1000,
             waiting_bytes_max: 16 << 20,
+            idle_ms: Some(600_000),
+        }
+    }
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
             connections_max: i32::MAX as usize,
             descriptors_max: usize::MAX,
-            connections_per_ip_max: i32::MAX as usize,
-            connections_per_ip_overrides: HashMap::new(),
-            idle_ms: Some(600_000),
+            per_ip_max: i32::MAX as usize,
+            per_ip_overrides: HashMap::new(),
             send_buffer_bytes: None,
             receive_buffer_bytes: None,
         }

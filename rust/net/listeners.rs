@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::limits::Limits;
+use super::limits::ConnectionLimits;
 use super::rate::Rate;
 use super::transport::Transport;
 
@@ -90,7 +90,7 @@ impl Listener {
     }
 
     /// The next connection, set up as `limits` say.
-    pub fn accept(&self, limits: &Limits) -> io::Result<Accepted> {
+    pub fn accept(&self, limits: &ConnectionLimits) -> io::Result<Accepted> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (socket, peer) = loop {
             match rustix::net::acceptfrom_with(&self.socket, flags) {
@@ -170,12 +170,12 @@ pub struct PerIp(HashMap<IpAddr, usize>);
 
 impl PerIp {
     /// Counts one more from `ip`, or says why not.
-    pub fn enter(&mut self, ip: IpAddr, limits: &Limits) -> Result<(), String> {
+    pub fn enter(&mut self, ip: IpAddr, limits: &ConnectionLimits) -> Result<(), String> {
         let ip = ip.to_canonical();
         let limit = *limits
-            .connections_per_ip_overrides
+            .per_ip_overrides
             .get(&ip)
-            .unwrap_or(&limits.connections_per_ip_max);
+            .unwrap_or(&limits.per_ip_max);
         let count = self.0.entry(ip).or_default();
         if *count >= limit {
             let reason = format!("too many connections from {ip} (maximum is {limit})");
@@ -221,10 +221,10 @@ mod tests {
     fn connections_per_address_are_bounded() {
         let one: IpAddr = "10.0.0.1".parse().unwrap();
         let two: IpAddr = "10.0.0.2".parse().unwrap();
-        let limits = Limits {
-            connections_per_ip_max: 2,
-            connections_per_ip_overrides: HashMap::from([(two, 0)]),
-            ..Limits::default()
+        let limits = ConnectionLimits {
+            per_ip_max: 2,
+            per_ip_overrides: HashMap::from([(two, 0)]),
+            ..ConnectionLimits::default()
         };
         let mut per_ip = PerIp::default();
         assert!(per_ip.enter(one, &limits).is_ok());

@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::admission::Api;
 use super::hub::{Disconnected, Event, Hub, Incoming};
-use super::limits::{Limits, SENT_BYTES_MAX};
+use super::limits::{ConnectionLimits, Limits, SENT_BYTES_MAX};
 use crate::wire::headers::request_frame;
 use crate::wire::keys::{API_VERSIONS, PRODUCE, SASL_HANDSHAKE};
 use crate::wire::piece::{FileSlice, Piece, Source};
@@ -39,6 +39,10 @@ struct Rig {
 }
 
 fn rig(limits: Limits) -> Rig {
+    rig_of(limits, ConnectionLimits::default())
+}
+
+fn rig_of(limits: Limits, connections: ConnectionLimits) -> Rig {
     let produce = Api {
         has_small_answers: true,
         ..Api::plain(0, 8)
@@ -54,7 +58,7 @@ fn rig(limits: Limits) -> Rig {
         (SASL_HANDSHAKE, Api::plain(0, 1)),
         (API_VERSIONS, Api::plain(0, 3)),
     ]);
-    let mut hub = Hub::new(limits, &apis).unwrap();
+    let mut hub = Hub::new(limits, connections, &apis).unwrap();
     let port = hub.listen("127.0.0.1", 0, "PLAINTEXT").unwrap();
     Rig {
         hub,

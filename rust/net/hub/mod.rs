@@ -11,8 +11,18 @@
 //! the next turn: in the socket or its send buffer, which the level-triggered set reports again (with an edge-triggered one it would be
 //! stranded), or in the ready queue, for which the hub wakes itself.
 //!
-//! All calls come from the loop's thread. Other threads only push completions, drop frames, and bring in cold slices; each signals `Wake`.
+//! All calls come from the loop's thread. Other threads only push completions, drop frames, and bring in cold slices;
+//! each signals `Wake`.
+//!
+//! A hub has three parts. Only the first would be there once for each thread, if several served connections:
+//!
+//! | part | whose | what |
+//! |---|---|---|
+//! | [`Hub`] itself | one thread's | epoll set, timer, connections, turn, waiters for memory, cold slices, meter |
+//! | [`Acceptor`] | the accepting thread's | listeners, connections by listener and by address, rates |
+//! | [`Shared`] | all threads' | budget and pool, which count with atomics; limits and APIs, which nobody changes |
 
+mod acceptor;
 mod answers;
 mod arrivals;
 mod reservations;
@@ -20,6 +30,7 @@ mod shortage;
 mod turns;
 mod waiting;
 
+use acceptor::Acceptor;
 pub use reservations::Reserved;
 use shortage::Short;
 pub use waiting::wait;
@@ -45,8 +56,9 @@ use super::connection::{Connection, READING, Received, Reply, State};
 use super::frames::{Buffer, Pool};
 use super::input::{Fresh, Next};
 use super::limits::{
-    ACCEPT_REST_MS, FIRST_BYTES_MAX, LIGHT_READ_BYTES, Limits, SENT_BYTES_MAX, SHARED_READ_BYTES,
-    SMALL_FRAME_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, TURN_ROUNDS_MAX, VISIT_FRAMES_MAX,
+    ACCEPT_REST_MS, ConnectionLimits, FIRST_BYTES_MAX, LIGHT_READ_BYTES, Limits, SENT_BYTES_MAX,
+    SHARED_READ_BYTES, SMALL_FRAME_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, TURN_ROUNDS_MAX,
+    VISIT_FRAMES_MAX,
 };
 use super::listeners::{Accepted, Listener, Origin, PerIp};
 use super::meter::Meter;
@@ -135,6 +147,14 @@ pub struct Figures {
     pub cold_reads_total: u64,
 }
 
+/// The part that all threads share.
+struct Shared {
+    budget: Arc<Budget>,
+    pool: Arc<Pool>,
+    limits: Limits,
+    supported: Supported,
+}
+
 pub struct Hub<T> {
     /// Shared with whoever waits while the hub is not locked.
     epoll: Arc<OwnedFd>,
@@ -144,14 +164,11 @@ pub struct Hub<T> {
     beside_ready: bool,
     completions: Arc<Completions<T>>,
     wake: Arc<Wake>,
-    budget: Arc<Budget>,
-    pool: Arc<Pool>,
-    limits: Limits,
-    supported: Supported,
-    listeners: Vec<Listener>,
+    shared: Arc<Shared>,
+    acceptor: Acceptor,
     connections: Table,
-    per_ip: PerIp,
-    shared: Box<[u8]>,
+    /// The bytes that a read brings, for one connection after the other.
+    brought: Box<[u8]>,
     /// Handed out before any frame.
     events: VecDeque<Event<T>>,
     /// Connections to visit: readable, or with a frame that may start.
@@ -166,8 +183,6 @@ pub struct Hub<T> {
     sent_bytes: u64,
     /// Who waits for memory.
     short: Short,
-    /// Listeners that clients do not use.
-    reserved: Vec<String>,
     visit: Option<Visit>,
     in_turn: bool,
     /// Requests were handed out since the last `Served`.
@@ -180,12 +195,6 @@ pub struct Hub<T> {
     deadlines: BinaryHeap<Reverse<(u64, u64)>>,
     /// When connections that were muted are heard again.
     mutes: BinaryHeap<Reverse<(u64, u64)>>,
-    /// When listeners that found no descriptor left are watched again.
-    rest_until_ms: Option<u64>,
-    /// How many connections may come in a second to all listeners.
-    rate: Option<Rate>,
-    /// The listener for brokers, which the bounds of all listeners together do not stop.
-    protected: Option<String>,
     timer_at_ms: Option<u64>,
     cold: Cold,
     started: Instant,
@@ -197,7 +206,11 @@ pub struct Hub<T> {
 }
 
 impl<T> Hub<T> {
-    pub fn new(limits: Limits, apis: &HashMap<i16, Api>) -> io::Result<Self> {
+    pub fn new(
+        limits: Limits,
+        connections: ConnectionLimits,
+        apis: &HashMap<i16, Api>,
+    ) -> io::Result<Self> {
         let wake = Arc::new(Wake::new()?);
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let timer = timerfd_create(
@@ -209,20 +222,21 @@ impl<T> Hub<T> {
         let bounds = Bounds::new(limits.queued_bytes_max, limits.frame_bytes_max);
         let budget = Arc::new(Budget::new(bounds, Arc::clone(&wake)));
         Ok(Self {
-            epoll,
+            epoll: Arc::clone(&epoll),
             timer,
             beside: None,
             beside_ready: false,
             completions: Arc::new(Completions::with_wake(Arc::clone(&wake))),
-            budget: Arc::clone(&budget),
-            pool: Arc::new(Pool::new(budget)),
-            limits,
-            supported: Supported::new(apis),
-            listeners: Vec::new(),
+            acceptor: Acceptor::new(Arc::clone(&epoll), connections),
+            shared: Arc::new(Shared {
+                budget: Arc::clone(&budget),
+                pool: Arc::new(Pool::new(budget)),
+                limits,
+                supported: Supported::new(apis),
+            }),
             connections: Table::default(),
-            per_ip: PerIp::default(),
             // Room for the bytes of an incomplete length in front of what a read brings.
-            shared: vec![0; SHARED_READ_BYTES + 4].into_boxed_slice(),
+            brought: vec![0; SHARED_READ_BYTES + 4].into_boxed_slice(),
             events: VecDeque::new(),
             ready: VecDeque::new(),
             dirty: VecDeque::new(),
@@ -230,7 +244,6 @@ impl<T> Hub<T> {
             resumed: VecDeque::new(),
             sent_bytes: 0,
             short: Short::default(),
-            reserved: Vec::new(),
             visit: None,
             in_turn: false,
             serving: false,
@@ -240,9 +253,6 @@ impl<T> Hub<T> {
             round: 0,
             deadlines: BinaryHeap::new(),
             mutes: BinaryHeap::new(),
-            rest_until_ms: None,
-            rate: None,
-            protected: None,
             timer_at_ms: None,
             cold: Cold::new(Arc::clone(&wake)),
             wake,
@@ -267,8 +277,9 @@ impl<T> Hub<T> {
     pub fn figures(&self) -> Figures {
         Figures {
             connections: self.connections.len(),
-            queued_bytes: self.budget.used() + self.short.reservations.bytes(),
-            pooled_bytes: self.pool.kept_bytes(),
+            queued_bytes: self.shared.budget.used() + self.short.reservations.bytes(),
+            pooled_bytes: self.shared.pool.kept_bytes(),
+            accepted_total: self.acceptor.accepted_total,
             turns_total: self.turn,
             ..self.figures
         }
@@ -276,23 +287,18 @@ impl<T> Hub<T> {
 
     /// Connections that are open, by the listener that they came to.
     pub fn listener_connections(&self) -> Vec<(String, usize)> {
-        let listeners = self.listeners.iter();
-        listeners
-            .map(|one| (one.name.to_string(), one.connections))
-            .collect()
+        self.acceptor.connections()
     }
 
     /// Listens on `host` and `port` (0: any free one), and returns the port.
     pub fn listen(&mut self, host: &str, port: u16, name: &str) -> io::Result<u16> {
-        self.listeners.push(Listener::bind(host, port, name)?);
-        self.watch_listeners();
-        self.listeners.last().map_or(Ok(0), Listener::port)
+        self.acceptor.listen(host, port, name)
     }
 
     /// Connections that come to the listeners of a name from now on may speak when `let_speak` says
     /// so, and end after `greeting_ms` milliseconds without it. None: everybody may speak.
     pub fn greet(&mut self, name: &str, greeting_ms: Option<u64>) {
-        for listener in self.listeners.iter_mut().filter(|one| &*one.name == name) {
+        for listener in self.acceptor.named(name) {
             listener.greeting_ms = greeting_ms;
         }
     }
@@ -300,7 +306,7 @@ impl<T> Hub<T> {
     /// Connections that come to a listener of this name from now on have this transport.
     #[cfg(test)]
     pub fn wrap(&mut self, name: &str, transport: fn(OwnedFd) -> Transport) {
-        for listener in self.listeners.iter_mut().filter(|one| &*one.name == name) {
+        for listener in self.acceptor.named(name) {
             listener.transport = transport;
         }
     }
@@ -325,13 +331,7 @@ impl<T> Hub<T> {
 
     /// Closes the listeners of a name. Their connections end as soon as they are owed no answer.
     pub fn stop_listening(&mut self, name: &str) {
-        for listener in self.listeners.iter_mut().filter(|one| one.watched) {
-            // The others get new places, by which epoll knows them.
-            let _ = epoll::delete(&self.epoll, listener.fd());
-            listener.watched = false;
-        }
-        self.listeners.retain(|listener| &*listener.name != name);
-        self.watch_listeners();
+        self.acceptor.close(name);
         for id in self.connections.ids() {
             if let Some(connection) = self.connections.get(id)
                 && &*connection.origin.listener == name
@@ -347,7 +347,7 @@ impl<T> Hub<T> {
 
     /// Closes all listeners; connections live on.
     pub fn stop_accepting(&mut self) {
-        self.listeners.clear();
+        self.acceptor.close_all();
     }
 
     /// Reads no more. What was read is still handed out and answered; a connection that is owed nothing is closed.
@@ -380,19 +380,31 @@ impl<T> Hub<T> {
         self.completions.sent();
     }
 
-    /// Other limits for connections, from the next one on.
-    pub fn limit_connections(
+    /// Other limits for connections, from the next one on. The buffers of sockets stay.
+    pub fn limit_connections(&mut self, limits: ConnectionLimits) {
+        self.acceptor.limit(limits);
+    }
+
+    /// Bounds for all listeners together, which do not hold for the `protected` one (KIP-612).
+    pub fn limit_connection_rate(
         &mut self,
-        connections_max: usize,
-        descriptors_max: usize,
-        per_ip_max: usize,
-        per_ip_overrides: HashMap<std::net::IpAddr, usize>,
+        window: Window,
+        per_second_max: Option<u32>,
+        protected: Option<String>,
     ) {
-        self.limits.connections_max = connections_max;
-        self.limits.descriptors_max = descriptors_max;
-        self.limits.connections_per_ip_max = per_ip_max;
-        self.limits.connections_per_ip_overrides = per_ip_overrides;
-        self.watch_listeners();
+        self.acceptor.limit_rate(window, per_second_max, protected);
+    }
+
+    /// Bounds for the listeners of one name.
+    pub fn limit_listener(
+        &mut self,
+        name: &str,
+        connections_max: usize,
+        window: Window,
+        per_second_max: Option<u32>,
+    ) {
+        let acceptor = &mut self.acceptor;
+        acceptor.limit_listener(name, connections_max, window, per_second_max);
     }
 
     /// A connection that says it is another broker's: whether it is taken for one.
@@ -409,10 +421,10 @@ impl<T> Hub<T> {
     /// Listeners that clients do not use: connections that come to them from now on have a reserve of memory, and only there a connection
     /// is taken for a broker's because it says so. Without any it is taken for one everywhere, but for what concerns memory.
     pub fn reserve_for(&mut self, listeners: Vec<String>) {
-        self.reserved = listeners;
+        self.acceptor.reserve_for(listeners);
     }
 
     fn believes(&self, connection: &Connection) -> bool {
-        connection.is_reserved || self.reserved.is_empty()
+        connection.is_reserved || self.acceptor.reserves_none()
     }
 }

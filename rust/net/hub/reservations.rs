@@ -34,7 +34,7 @@ impl<T> Hub<T> {
             return Reserved::Now;
         }
         self.begin_ticks();
-        self.budget.want();
+        self.shared.budget.want();
         self.set_timer();
         Reserved::Later
     }
@@ -78,8 +78,8 @@ impl<T> Hub<T> {
 
     pub(super) fn unsent(&self) -> Unsent {
         Unsent {
-            bytes: self.budget.answers(),
-            bound: self.budget.bounds().answers.max(1),
+            bytes: self.shared.budget.answers(),
+            bound: self.shared.budget.bounds().answers.max(1),
         }
     }
 }

@@ -35,12 +35,12 @@ impl Short {
 impl<T> Hub<T> {
     /// How much a connection may bring into the shared buffer. 0: only what its frame has memory for, or nothing if it is `starved` now.
     pub(super) fn permit(&mut self, id: u64) -> usize {
-        let all = self.shared.len();
+        let all = self.brought.len();
         let Some(connection) = self.connections.get(id) else {
             return 0;
         };
         let growth = connection.input.growth();
-        if self.budget.is_plentiful(growth + SHARED_READ_BYTES) {
+        if self.shared.budget.is_plentiful(growth + SHARED_READ_BYTES) {
             if growth > 0 {
                 self.grow(id, Account::Frames);
             }
@@ -61,7 +61,7 @@ impl<T> Hub<T> {
             && !is_reserved
             && let Some(length) = connection.next_small()
         {
-            if self.budget.has_room(Kind::Small, length) {
+            if self.shared.budget.has_room(Kind::Small, length) {
                 // The frame, and nothing behind it.
                 return 4 + length;
             }
@@ -70,8 +70,8 @@ impl<T> Hub<T> {
         }
         let more = if receives { growth } else { FIRST_BYTES_MAX };
         self.count_shares(false);
-        let most = self.budget.bounds().common / 100 * self.limits.percent_per_ip_max;
-        if self.budget.has_room(kind, more)
+        let most = self.shared.budget.bounds().common / 100 * self.shared.limits.percent_per_ip_max;
+        if self.shared.budget.has_room(kind, more)
             && (is_reserved || self.short.shares.allow(address, more, most))
         {
             self.short.shares.add(address, more);
@@ -115,7 +115,7 @@ impl<T> Hub<T> {
             } else {
                 self.short.starved.push_back(id);
             }
-            self.budget.want();
+            self.shared.budget.want();
             self.set_timer();
         }
     }
@@ -134,23 +134,23 @@ impl<T> Hub<T> {
         length: usize,
     ) -> bool {
         // Records are sent from their files.
-        let api = self.supported.api(api_key);
+        let api = self.shared.supported.api(api_key);
         let is_small = api.is_some_and(|api| api.has_small_answers)
             || api_key == keys::FETCH && length < SMALL_FRAME_BYTES;
-        !self.budget.has_room_for_answers() && !is_small && !connection.is_reserved
+        !self.shared.budget.has_room_for_answers() && !is_small && !connection.is_reserved
     }
 
     pub(super) fn defer(&mut self, connection: &mut Connection) {
         self.begin_ticks();
         connection.deferred = true;
         self.short.deferred.push_back(connection.id);
-        self.budget.want();
+        self.shared.budget.want();
         self.set_timer();
     }
 
     /// Lets those try again that waited for memory which may be there now.
     pub(super) fn feed(&mut self) {
-        if self.budget.has_room_for_answers() {
+        if self.shared.budget.has_room_for_answers() {
             for id in drain_some(&mut self.short.deferred) {
                 if let Some(connection) = self.connections.get(id) {
                     connection.deferred = false;
@@ -160,15 +160,15 @@ impl<T> Hub<T> {
         }
         self.grant();
         let mut fed = Vec::new();
-        if self.budget.has_room(Kind::Small, 1) {
+        if self.shared.budget.has_room(Kind::Small, 1) {
             fed.extend(drain_some(&mut self.short.starved_small));
         }
-        if self.budget.has_room(Kind::Large, FIRST_BYTES_MAX) {
+        if self.shared.budget.has_room(Kind::Large, FIRST_BYTES_MAX) {
             fed.extend(drain_some(&mut self.short.starved));
         }
         self.unstarve(fed);
         self.choose_lane();
-        self.budget.want();
+        self.shared.budget.want();
         self.set_timer();
     }
 
@@ -194,7 +194,7 @@ impl<T> Hub<T> {
                 self.short.lane = None;
             }
         }
-        if self.short.lane.is_some() || !self.budget.is_lane_empty() {
+        if self.short.lane.is_some() || !self.shared.budget.is_lane_empty() {
             return;
         }
         let mut best = None;
@@ -269,19 +269,20 @@ impl<T> Hub<T> {
                 });
             }
         }
-        let bounds = *self.budget.bounds();
+        let bounds = *self.shared.budget.bounds();
         let mut closed = Vec::new();
         if frames_are_short {
             let lane = self.short.lane.map(|(id, _)| id);
             let in_lane = |holder: &&Holder| lane == Some(holder.connection);
             closed.extend(of_frames.iter().filter(in_lane).copied());
-            let room = bounds.common.saturating_sub(self.budget.frames());
+            let room = bounds.common.saturating_sub(self.shared.budget.frames());
             let bytes = (bounds.common / 4).saturating_sub(room);
             closed.extend(victims(of_frames, Relief { bytes }));
         }
-        let deferred = !self.short.deferred.is_empty() && !self.budget.has_room_for_answers();
+        let deferred =
+            !self.short.deferred.is_empty() && !self.shared.budget.has_room_for_answers();
         let bytes = match deferred {
-            true => self.budget.answers() - bounds.answers / 4 * 3,
+            true => self.shared.budget.answers() - bounds.answers / 4 * 3,
             false => 0,
         };
         let bytes = bytes.max(self.short.reservations.lacks(self.unsent()));

@@ -198,7 +198,7 @@ impl<T> Hub<T> {
         };
         connection.in_ready = false;
         let readable = mem::take(&mut connection.readable);
-        let reads = readable && !self.draining && connection.may_read(&self.limits);
+        let reads = readable && !self.draining && connection.may_read(&self.shared.limits);
         let permit = if reads { self.permit(id) } else { 0 };
         let mut visit = Visit {
             connection: id,
@@ -211,7 +211,7 @@ impl<T> Hub<T> {
             && !connection.starved
             && connection.state == State::Open
         {
-            match connection.receive(&mut self.shared[..permit], self.now_ms) {
+            match connection.receive(&mut self.brought[..permit], self.now_ms) {
                 Ok(Received::Bytes { shared, total }) => {
                     visit.end = shared;
                     if let Some(meter) = &mut self.meter
@@ -234,15 +234,15 @@ impl<T> Hub<T> {
     pub(super) fn next_frame(&mut self, mut visit: Visit) -> Option<Incoming> {
         let mut connection = self.connections.take(visit.connection)?;
         let mut fresh = Fresh {
-            bytes: &self.shared[..visit.end],
+            bytes: &self.brought[..visit.end],
             start: &mut visit.start,
         };
         let mut is_deferred = false;
-        while connection.may_serve(&self.limits)
+        while connection.may_serve(&self.shared.limits)
             && self.frames_left > 0
             && visit.frames < VISIT_FRAMES_MAX
         {
-            let bytes_max = connection.session.frame_bytes_max(&self.limits);
+            let bytes_max = connection.session.frame_bytes_max(&self.shared.limits);
             let (api_key, length) = match connection.input.peek(&fresh, bytes_max) {
                 Next::Nothing => break,
                 Next::Bad(length) => {
@@ -268,7 +268,7 @@ impl<T> Hub<T> {
                 is_deferred = true;
                 break;
             }
-            let frame = match connection.input.take(length, &mut fresh, &self.pool) {
+            let frame = match connection.input.take(length, &mut fresh, &self.shared.pool) {
                 Ok(frame) => frame,
                 Err(error) => {
                     connection.refuse(error.to_string());
@@ -280,9 +280,9 @@ impl<T> Hub<T> {
             }
             visit.frames += 1;
             self.frames_left -= 1;
-            match self.supported.admit(frame) {
+            match self.shared.supported.admit(frame) {
                 Admission::Start(header, frame) => {
-                    let api = self.supported.api(header.api_key);
+                    let api = self.shared.supported.api(header.api_key);
                     connection.is_broker |=
                         api.is_some_and(|api| api.is_between_brokers) && self.believes(&connection);
                     let mut incoming = connection.start(header, frame);
@@ -316,12 +316,12 @@ impl<T> Hub<T> {
         }
         if connection.state == State::Open {
             let (bytes_max, now_ms) = (
-                connection.session.frame_bytes_max(&self.limits),
+                connection.session.frame_bytes_max(&self.shared.limits),
                 self.now_ms,
             );
             let kept = connection
                 .input
-                .keep(&mut fresh, bytes_max, &self.pool, now_ms);
+                .keep(&mut fresh, bytes_max, &self.shared.pool, now_ms);
             if let Err(error) = kept {
                 connection.refuse(error.to_string());
             }
@@ -411,9 +411,9 @@ impl<T> Hub<T> {
         // Epoll says nothing of what the transport holds.
         let holds = connection.transport.buffered() > 0
             && !self.draining
-            && connection.may_read(&self.limits);
+            && connection.may_read(&self.shared.limits);
         connection.readable |= holds;
-        let has_work = holds || connection.has_startable(&self.limits);
+        let has_work = holds || connection.has_startable(&self.shared.limits);
         if has_work && !mem::replace(&mut connection.in_ready, true) {
             connection.ready_us = self.meter.as_ref().map_or(0, |meter| meter.last_us());
             self.ready.push_back(connection.id);
@@ -422,7 +422,7 @@ impl<T> Hub<T> {
             // It is visited soon whatever epoll says; leave that as it is.
             connection.interest.contains(EventFlags::IN)
         } else {
-            !self.draining && connection.may_read(&self.limits)
+            !self.draining && connection.may_read(&self.shared.limits)
         };
         if let Some(moves) = connection.input.moves() {
             if reads {
@@ -476,7 +476,9 @@ impl<T> Hub<T> {
     pub(super) fn account(&self, connection: &mut Connection) {
         let bytes = connection.output.memory_bytes() + connection.slot_bytes;
         if bytes != connection.charged {
-            self.budget.answers_changed(connection.charged, bytes);
+            self.shared
+                .budget
+                .answers_changed(connection.charged, bytes);
             if bytes < connection.charged && self.short.has_waiters() {
                 self.wake.signal();
             }
@@ -488,11 +490,10 @@ impl<T> Hub<T> {
     pub(super) fn end(&mut self, mut connection: Box<Connection>, reason: Option<String>) {
         connection.output.clear();
         self.time(&mut connection);
-        self.budget.answers_changed(connection.charged, 0);
-        self.per_ip.leave(connection.origin.peer.ip());
+        self.shared.budget.answers_changed(connection.charged, 0);
         self.connections.remove(connection.id);
         self.forget_reservations(connection.id);
-        self.left(&connection.origin);
+        self.acceptor.left(&connection.origin);
         self.events.push_back(Event::Disconnected(Disconnected {
             connection: connection.id,
             reason,

@@ -8,10 +8,11 @@ use crate::net::hub::Ticket;
 const BOUND: usize = 4;
 
 fn short_rig() -> Rig {
-    rig(Limits {
+    let connections = ConnectionLimits {
         descriptors_max: BOUND,
-        ..Limits::default()
-    })
+        ..ConnectionLimits::default()
+    };
+    rig_of(Limits::default(), connections)
 }
 
 /// A client at another address of the machine itself.

@@ -15,7 +15,7 @@ use super::direct::{self, Direct, Lease, Terms, Turn, Unacknowledged};
 use super::request::Request;
 use crate::net::admission::Api;
 use crate::net::hub::{self, Event};
-use crate::net::limits::{Limits, connections_of_descriptors};
+use crate::net::limits::{ConnectionLimits, Limits, connections_of_descriptors};
 use crate::net::listeners::Origin;
 use crate::net::meter::{Histogram, Meter};
 use crate::net::rate::Window;
@@ -142,17 +142,19 @@ impl Hub {
             output_bytes_max,
             waiting_requests_max,
             waiting_bytes_max,
+            idle_ms,
+        };
+        let connections = ConnectionLimits {
             connections_max,
             descriptors_max: connections_of_descriptors(),
-            connections_per_ip_max,
-            connections_per_ip_overrides: overrides,
-            idle_ms,
+            per_ip_max: connections_per_ip_max,
+            per_ip_overrides: overrides,
             send_buffer_bytes,
             receive_buffer_bytes,
         };
         let apis = supported.into_iter();
         let apis = apis.map(|(key, api)| (key, api.into())).collect();
-        let hub = hub::Hub::new(limits, &apis)?;
+        let hub = hub::Hub::new(limits, connections, &apis)?;
         let epoll = Arc::clone(hub.fd());
         Ok(Self {
             hub: Arc::new(Mutex::new(hub)),
@@ -247,15 +249,14 @@ impl Hub {
         connections_per_ip_max: usize,
         connections_per_ip_overrides: HashMap<String, usize>,
     ) -> PyResult<()> {
-        let overrides = by_address(connections_per_ip_overrides)?;
-        let descriptors_max = connections_of_descriptors();
-        let mut hub = self.hub.lock();
-        hub.limit_connections(
+        let limits = ConnectionLimits {
             connections_max,
-            descriptors_max,
-            connections_per_ip_max,
-            overrides,
-        );
+            descriptors_max: connections_of_descriptors(),
+            per_ip_max: connections_per_ip_max,
+            per_ip_overrides: by_address(connections_per_ip_overrides)?,
+            ..ConnectionLimits::default()
+        };
+        self.hub.lock().limit_connections(limits);
         Ok(())
     }
 
