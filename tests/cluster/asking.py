@@ -97,7 +97,9 @@ def make_controller(cluster: Cluster, wanted: Member) -> None:
 
 
 def elect_first_of(cluster: Cluster, topics: Sequence[str], replicas: list[int]) -> None:
-    """Makes the first of the replicas, which hold the partitions already, their preferred one, and elects it."""
+    """Makes the first of the replicas, which hold the partitions already, their preferred one, and elects it. When this
+    returns, it leads: the controller writes the state of a partition before it tells the leader.
+    """
     controller, _ = cluster.observer.controller()
     indexes = {topic: [*cluster.observer.assignment(topic)] for topic in topics}
     rows = [
@@ -123,6 +125,12 @@ def elect_first_of(cluster: Cluster, topics: Sequence[str], replicas: list[int])
             return all(state is not None and state.leader == replicas[0] for state in states)
 
         eventually(f"broker {replicas[0]} leads", elected, facts=lambda: [*map(cluster.observer.states, topics)])
+    led = [(topic, index) for topic in topics for index in indexes[topic]]
+    with client(cluster, cluster.broker(replicas[0])) as connection:
+        eventually(
+            f"broker {replicas[0]} knows that it leads",
+            lambda: all(last_offset(connection, topic, index) is not None for topic, index in led),
+        )
 
 
 def last_offset(connection: Client, topic: str, partition: int = 0, level: int = READ_UNCOMMITTED) -> int | None:
