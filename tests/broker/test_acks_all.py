@@ -68,7 +68,9 @@ async def test_a_leader_that_is_left_alone_answers_and_shows_what_the_disk_has(
             answers.append(await one.talk(lambda client: produce(client, "t", b"a", acks=-1)))
 
         nursery.start_soon(produce_one)
-        await comes_true("a record whose answer waits", lambda: partition.log.end_offset == 1 and partition._durable)
+        await comes_true(
+            "a record whose answer waits", lambda: partition.log.end_offset == 1 and partition.waiting_produces
+        )
         assert disk.asked == []
         assert partition.isr_changed(1, (one.broker.id,), 2)
         assert (disk.asked, partition.log.high_watermark, answers) == ([partition], 0, [])

@@ -17,8 +17,8 @@ MUTANTS = (
     Mutant(
         "broker.ack-before-high-watermark",
         "python/ottla/replication/partition.py",
-        "return last_offset < self.log.high_watermark and (not",
-        "return (not",
+        "return min(high_watermark, self.log.flushed_offset) if self.needs_flush else high_watermark",
+        "return self.log.flushed_offset if self.needs_flush else self.log.end_offset",
         pytest=(f"{PARTITION}::test_with_followers_the_high_watermark_waits_for_them", PARTITION),
     ),
     Mutant(
@@ -52,8 +52,8 @@ MUTANTS = (
     Mutant(
         "broker.what-failed-to-be-flushed-is-acknowledged",
         "python/ottla/replication/partition.py",
-        "self._safe_code() if self._is_durable(durable.last_offset) else StorageError.code",
-        "self._safe_code()",
+        "produces.end(self, StorageError.code, self._safe_end(), self._safe_code())",
+        "produces.end(self, self._safe_code())",
         pytest=(f"{ACKS_ALL}::test_a_flush_that_fails_is_told_although_its_directory_stays",),
     ),
     Mutant(

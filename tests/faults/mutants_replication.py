@@ -429,8 +429,8 @@ MUTANTS = (
     Mutant(
         "replication.who-rests-is-not-taken-in-again",
         "python/ottla/replication/partition.py",
-        "        self._settle_durable()\n        self._ask_again()\n",
-        "        self._settle_durable()\n",
+        "        self.settle_produces()\n        self._ask_again()\n",
+        "        self.settle_produces()\n",
         pytest=(f"{_PARTITION}::test_a_follower_that_rests_joins_after_another_one",),
     ),
     Mutant(

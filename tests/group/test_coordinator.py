@@ -396,7 +396,7 @@ async def test_a_commit_is_not_answered_while_another_replica_lacks_it(tmp_path:
             answers.append(await host.commit("g", 2))
 
         nursery.start_soon(commit)
-        await comes_true("an answer or a wait for the disk", lambda: answers or partition._durable)
+        await comes_true("an answer or a wait for the disk", lambda: answers or partition.waiting_produces)
         assert answers == []
         assert host.offset("g") == 1
         await host.lose("g", 2)

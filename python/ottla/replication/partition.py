@@ -15,9 +15,7 @@ replica).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Container
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
@@ -36,6 +34,7 @@ from ottla.replication.in_sync import DISK_HAS_IT, UNKNOWN_OFFSET, InSync, Propo
 from ottla.replication.lease import Terms
 from ottla.replication.readers import Reader
 from ottla.replication.roles import PartitionState, Role, role
+from ottla.replication.waiting_produces import WaitingProduce, WaitingProduces
 
 if TYPE_CHECKING:
     from ottla._core import Log
@@ -50,15 +49,6 @@ class Waiter(Protocol):
 
     def expire(self) -> None:
         """Waiting is over: answer with what there is."""
-
-
-@dataclass(slots=True)
-class _Durable:
-    """An append whose answer needs the high watermark, and where there is one replica the disk, to cover it."""
-
-    last_offset: int
-    term: int
-    done: Callable[[int], None]
 
 
 #: What `Partition.terms` depends on: only `Partition.change` assigns it.
@@ -101,7 +91,6 @@ class Partition:
     __slots__ = (
         "_broker_id",
         "_came_near",
-        "_durable",
         "_flush",
         "_listen",
         "_propose",
@@ -132,6 +121,7 @@ class Partition:
         "state",
         "term",
         "topic",
+        "waiting_produces",
     )
 
     topic: str
@@ -208,8 +198,8 @@ class Partition:
         self._came_near = came_near
         self._listen = listen
         self._flush = flush
-        #: None until somebody waits: most partitions of a broker are written to seldom, and a deque is 0.6 KB.
-        self._durable: deque[_Durable] | None = None
+        #: None until an append waits: most partitions of a broker are written to seldom, and a queue is 0.6 KB.
+        self.waiting_produces: WaitingProduces | None = None
 
     @classmethod
     def without_log(cls, topic: str, index: int, broker_id: int) -> Partition:
@@ -369,12 +359,12 @@ class Partition:
         """The partition's log is another one now, with the same records. True if the caller must start a flush."""
         self.change(log=log)
         self.advance_high_watermark()
-        self._settle_durable()
+        self.settle_produces()
         # They count new bytes by their place in the old log.
         self.release_fetches()
         self.is_heard = False
         self._hear()
-        return bool(self._durable) and self.needs_flush
+        return bool(self.waiting_produces) and self.needs_flush
 
     def go_offline(self) -> None:
         """The log can no longer be used."""
@@ -401,9 +391,9 @@ class Partition:
     # --- who waits ---
 
     def _fail_waiting(self) -> None:
-        waiting, self._durable = self._durable or (), None
-        for durable in waiting:
-            self._done(durable, StorageError.code if self.is_offline else NotLeaderOrFollower.code)
+        produces, self.waiting_produces = self.waiting_produces, None
+        if produces:
+            produces.end(self, StorageError.code if self.is_offline else NotLeaderOrFollower.code)
         self._wake_fetches()
         self._wake_replica_fetches()
         self._wake_deletions()
@@ -476,7 +466,7 @@ class Partition:
         """Moves the high watermark to what every replica has that counts, and wakes whoever waits for it."""
         if not self.is_leader or not self._raise_high_watermark():
             return
-        self._settle_durable()
+        self.settle_produces()
         self._wake_fetches()
         if self.lease is not None:
             self.lease.advanced()
@@ -589,7 +579,7 @@ class Partition:
         self.change(state=msgspec.structs.replace(self.state, isr=isr, zk_version=version))
         self._note_others()
         self.advance_high_watermark()
-        self._settle_durable()
+        self.settle_produces()
         self._ask_again()
         return True
 
@@ -671,45 +661,40 @@ class Partition:
         if is_on_disk and last_offset < self.log.high_watermark:
             done(self._safe_code())
             return False
-        if self._durable is None:
-            self._durable = deque()
-        self._durable.append(_Durable(last_offset, self.term, done))
+        if self.waiting_produces is None:
+            self.waiting_produces = WaitingProduces()
+        self.waiting_produces.append(WaitingProduce(last_offset, self.term, done))
         return not is_on_disk
 
     def flushed(self) -> None:
         """The log's flushed offset moved."""
         if self.alone_from != DISK_HAS_IT:
             self.advance_high_watermark()
-        self._settle_durable()
+        self.settle_produces()
 
     def flush_failed(self) -> None:
         """A flush of the log failed, and its directory is still in use: nobody knows when the next one succeeds."""
         if self.alone_from != DISK_HAS_IT:
             # The next look has the log flushed again.
             self.change(alone_from=None)
-        waiting, self._durable = self._durable or (), None
-        for durable in waiting:
-            self._done(durable, self._safe_code() if self._is_durable(durable.last_offset) else StorageError.code)
+        produces, self.waiting_produces = self.waiting_produces, None
+        if produces:
+            produces.end(self, StorageError.code, self._safe_end(), self._safe_code())
 
-    def _is_durable(self, last_offset: int) -> bool:
-        return last_offset < self.log.high_watermark and (not self.needs_flush or last_offset < self.log.flushed_offset)
+    def settle_produces(self) -> None:
+        """Answers the appends that wait and are safe by now."""
+        if self.waiting_produces:
+            term = self.term if self.is_leader else None
+            self.waiting_produces.settle(self, self._safe_end(), term, self._safe_code())
 
-    def _settle_durable(self) -> None:
-        # Appends are in offset order; a duplicate may wait for an older offset, so it can stand behind a younger one,
-        # never for longer.
-        waiting = self._durable
-        while waiting and self._is_durable(waiting[0].last_offset):
-            durable = waiting.popleft()
-            same_term = durable.term == self.term and self.is_leader
-            self._done(durable, self._safe_code() if same_term else NotLeaderOrFollower.code)
+    def _safe_end(self) -> int:
+        """The offset before which records are as safe as they can be here: below the high watermark and, where that is
+        asked, on disk.
+        """
+        high_watermark = self.log.high_watermark
+        return min(high_watermark, self.log.flushed_offset) if self.needs_flush else high_watermark
 
     def _safe_code(self) -> int:
-        """What an append is answered with that is as safe as it can be here."""
+        """The error code for an append that is as safe as it can be here."""
         is_enough = self.state is not None and self.maximal_isr_size >= self.min_insync_replicas
         return 0 if is_enough else NotEnoughReplicasAfterAppend.code
-
-    def _done(self, durable: _Durable, error_code: int) -> None:
-        try:
-            durable.done(error_code)
-        except BaseException as error:
-            failed(f"an acks=all that waited for {self}", error)
