@@ -156,7 +156,7 @@ def test_a_resting_partition_is_live_again_when_it_moves_on(partition: Partition
     assert [*session.live] == [("t", 1)]
     partition.resign()
     assert [*session.live] == [("t", 1), ("t", 0)]
-    assert not partition.fetches, "one wake-up is enough: appends to a lagging consumer cost nothing"
+    assert not partition.waiting_fetches.consumers, "one wake-up is enough: appends to a lagging consumer cost nothing"
 
 
 def test_what_is_asked_again_is_watched_once_more_and_then_no_longer(partition: Partition) -> None:
@@ -164,9 +164,9 @@ def test_what_is_asked_again_is_watched_once_more_and_then_no_longer(partition: 
     session.add(CachedPartition(asked(0)))
     session.rests(session.entries["t", 0], partition)
     session.update([asked(0, 5)])
-    assert ([*session.live], [*partition.fetches]) == ([("t", 0)], [session.entries["t", 0]])
+    assert ([*session.live], [*partition.waiting_fetches.consumers]) == ([("t", 0)], [session.entries["t", 0]])
     partition.resign()
-    assert ([*session.live], [*partition.fetches]) == ([("t", 0)], [])
+    assert ([*session.live], [*partition.waiting_fetches.consumers]) == ([("t", 0)], [])
 
 
 def test_what_is_forgotten_is_not_watched_any_more(partition: Partition) -> None:
@@ -174,9 +174,9 @@ def test_what_is_forgotten_is_not_watched_any_more(partition: Partition) -> None
     for forget in (lambda: session.drop([("t", 0)]), session.close):
         session.add(CachedPartition(asked(0)))
         session.rests(session.entries["t", 0], partition)
-        assert partition.fetches
+        assert partition.waiting_fetches.consumers
         forget()
-        assert not partition.fetches
+        assert not partition.waiting_fetches.consumers
     assert not session.entries
 
 
@@ -187,5 +187,5 @@ def test_a_partition_that_was_made_anew_is_watched_in_place_of_the_old_one(parti
     again = Partition("t", 0, 1, partition.log)
     for known in (partition, again):
         session.rests(entry, known)
-        assert [*known.fetches] == [entry]
-    assert not partition.fetches
+        assert [*known.waiting_fetches.consumers] == [entry]
+    assert not partition.waiting_fetches.consumers

@@ -210,7 +210,7 @@ async def test_a_fetch_that_is_woken(tmp_path: Path, error: type[BaseException])
         with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(fetch)
-                while len(partition.fetches) < 2:
+                while len(partition.waiting_fetches.consumers) < 2:
                     await trio.lowlevel.checkpoint()
                 assert (await here.talk(produce(-1))).responses[0].partitions[0].error_code == 0
         assert answers[0].responses[0].partition_responses[0].record_set

@@ -63,8 +63,8 @@ async def test_who_waits_with_the_older_epoch_is_told(
         with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(ask)
-                waiting = partition.fetches if replica_id == CONSUMER else partition.replica_fetches
-                await comes_true("a Fetch that waits", lambda: waiting)
+                kind = "consumers" if replica_id == CONSUMER else "followers"
+                await comes_true("a Fetch that waits", lambda: getattr(partition.waiting_fetches, kind))
                 await replicas.apply("t", {0: msgspec.structs.replace(shared, leader_epoch=3)})
         (answer,) = answers
         rows = {row.partition: row.error_code for topic in answer.responses for row in topic.partition_responses}
@@ -77,9 +77,9 @@ async def test_who_names_no_epoch_waits_on(tmp_path: Path, monkeypatch: pytest.M
         partition = await one.create("t", partitions=2)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one.talk, lambda client: without_a_session(client, CONSUMER, NO_EPOCH))
-            await comes_true("a Fetch that waits", lambda: partition.fetches)
+            await comes_true("a Fetch that waits", lambda: partition.waiting_fetches.consumers)
             assert partition.state is not None
             epoch = partition.leader_epoch + 1
             await one.broker.replicas.apply("t", {0: msgspec.structs.replace(partition.state, leader_epoch=epoch)})
-            assert partition.fetches
+            assert partition.waiting_fetches.consumers
             partition.release_fetches()

@@ -123,7 +123,7 @@ async def test_who_waits_in_python_is_woken_too(tmp_path: Path, monkeypatch: pyt
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
-            await comes_true("a Fetch that waits", lambda: partition.fetches)
+            await comes_true("a Fetch that waits", lambda: partition.waiting_fetches.consumers)
             await one.talk(lambda client: produce(client, "awaited", b"b"))
             # Not left to the nursery: a thread cannot be cancelled, and comes back when its Fetch has waited in vain.
             await comes_true("an answer", lambda: got)
@@ -234,7 +234,7 @@ async def test_where_the_hub_sees_no_deadlines_nobody_waits_in_it(
         with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
-                await comes_true("a Fetch that waits", lambda: partition.fetches)
+                await comes_true("a Fetch that waits", lambda: partition.waiting_fetches.consumers)
                 assert other.broker.server.hub.waiting_fetches == 0
                 await other.talk(lambda client: produce(client, "awaited", b"b"))
                 await comes_true("an answer", lambda: got)

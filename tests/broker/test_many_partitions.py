@@ -262,4 +262,4 @@ def test_what_comes_before_a_fetch_is_registered_ends_its_wait(offset: int) -> N
     assert begun == [True] * (offset - 1)
     assert fetch.done is bool(begun)
     context.rooms.deadlines.add.assert_called_once_with(1000, fetch)
-    assert partition.unpark.call_count == len(begun)
+    assert partition.waiting_fetches.unpark.call_count == len(begun)

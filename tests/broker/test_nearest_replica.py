@@ -20,8 +20,9 @@ from ottla.errors import (
     UnknownLeaderEpoch,
 )
 from ottla.replication.in_sync import now_ms
-from ottla.replication.partition import Partition, Waiter
+from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState
+from ottla.replication.waiting_fetches import Waiter
 from ottla.wire.k01_fetch import (
     FETCH,
     FetchablePartitionResponse,
@@ -203,7 +204,7 @@ async def test_who_waits_at_the_leader_is_sent_away_when_the_follower_comes(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
-            await comes_true("a Fetch that waits", lambda: made.partition.fetches)
+            await comes_true("a Fetch that waits", lambda: made.partition.waiting_fetches.consumers)
             await made.one.talk(lambda client: produce(client, "t", b"a"))
             assert rows == []
             made.other_has(1)
@@ -408,7 +409,7 @@ async def test_who_waits_at_a_follower_is_woken_when_its_high_watermark_moves(
         await waiting.begins()
         await made.moves_to(2)
         assert await waiting.answer() == [b"a", b"b"]
-        assert not made.partition.fetches or ask is in_session
+        assert not made.partition.waiting_fetches.consumers or ask is in_session
         # What waits next is heard of as well.
         again = Waiting(made, lambda client: fetch(client, 2, min_bytes=1, max_wait_ms=FOR_LONG_MS), nursery)
         await again.begins()
@@ -426,7 +427,7 @@ async def test_a_session_at_a_follower_is_told_what_moved_between_its_requests(
         await made.follows(epoch=2)
         park = Partition.park
 
-        def moved(partition: Partition, waiter: Waiter, *, is_follower: bool = False) -> None:
+        def moved(partition: Partition, waiter: Waiter[Partition], *, is_follower: bool = False) -> None:
             # A fetcher is just quicker.
             if partition is made.partition:
                 partition.log.high_watermark = 1
@@ -440,7 +441,7 @@ async def test_a_session_at_a_follower_is_told_what_moved_between_its_requests(
         session_id = await made.one.talk(begin)
         if moves != "before":
             await made.moves_to(1)
-            await comes_true("it is known", lambda: not made.partition.fetches)
+            await comes_true("it is known", lambda: not made.partition.waiting_fetches.consumers)
         request = asked("t", {}, session_id=session_id, session_epoch=1, max_wait_ms=0)
         assert await made.one.talk(lambda client: _values(client, request)) == [b"a"]
 

@@ -166,11 +166,12 @@ MUTANTS = (
             f"replication.{who}-waits-with-an-older-epoch",
             "python/ottla/replication/partition.py",
             "                # Those that name the older epoch are told so.\n"
-            "                self._wake_fetches()\n                self._wake_replica_fetches()\n",
-            f"                self.{others}()\n",
+            "                self.waiting_fetches.wake_consumers(self)\n"
+            "                self.waiting_fetches.wake_followers(self)\n",
+            f"                self.waiting_fetches.{others}(self)\n",
             pytest=(f"{_PARTITION}::test_a_leader_that_leads_on_keeps_who_waits_and_forgets_what_followers_have",),
         )
-        for who, others in (("a-consumer", "_wake_replica_fetches"), ("a-follower", "_wake_fetches"))
+        for who, others in (("a-consumer", "wake_followers"), ("a-follower", "wake_consumers"))
     ),
     Mutant(
         "replication.lease-outlives-a-proposed-expansion",
@@ -234,7 +235,8 @@ MUTANTS = (
     Mutant(
         "replication.followers-wait-for-the-high-watermark",
         "python/ottla/replication/partition.py",
-        "        if self.replica_fetches:\n            self._wake_replica_fetches()\n\n    def advance",
+        "        if self.waiting_fetches.followers:\n"
+        "            self.waiting_fetches.wake_followers(self)\n\n    def advance",
         "\n    def advance",
         pytest=(f"{_PARTITION}::test_followers_wait_for_the_end_of_the_log_and_consumers_for_the_high_watermark",),
     ),

@@ -165,7 +165,7 @@ def test_a_failed_directory_fails_whoever_waits_and_says_so_from_then_on(partiti
 class Deletion:
     def __init__(self, partition: Partition) -> None:
         self.seen: list[int] = []
-        partition.deletions[self] = None
+        partition.park_deletion(self)
 
     def advanced(self, partition: Partition) -> None:
         self.seen.append(partition.low_watermark({ME, 2}))
@@ -539,7 +539,7 @@ def test_followers_wait_for_the_end_of_the_log_and_consumers_for_the_high_waterm
     led.followed(2, 4, 0, 4, 0)
     led.followed(3, 4, 0, 4, 0)
     assert (follower.woken, consumer.woken) == (1, 1)
-    led.unpark(follower)
+    led.waiting_fetches.unpark(follower)
     led.resign()
     assert (follower.woken, consumer.woken) == (1, 2)
 

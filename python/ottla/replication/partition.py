@@ -16,7 +16,7 @@ replica).
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -29,26 +29,16 @@ from ottla.errors import (
     UnknownLeaderEpoch,
 )
 from ottla.kafka import INTERNAL_TOPICS, NO_EPOCH
-from ottla.net.guard import failed
 from ottla.replication.in_sync import DISK_HAS_IT, UNKNOWN_OFFSET, InSync, Proposal, left_alone
 from ottla.replication.lease import Terms
 from ottla.replication.readers import Reader
 from ottla.replication.roles import PartitionState, Role, role
+from ottla.replication.waiting_fetches import NOBODY, Waiter, WaitingFetches
 from ottla.replication.waiting_produces import WaitingProduce, WaitingProduces
 
 if TYPE_CHECKING:
     from ottla._core import Log
     from ottla.replication.lease import Lease
-
-
-class Waiter(Protocol):
-    """A request that waits for a partition to move on."""
-
-    def advanced(self, partition: Partition) -> None:
-        """The high watermark moved, or the role changed."""
-
-    def expire(self) -> None:
-        """Waiting is over: answer with what there is."""
 
 
 #: What `Partition.terms` depends on: only `Partition.change` assigns it.
@@ -96,8 +86,6 @@ class Partition:
         "_propose",
         "alone_from",
         "compression_type",
-        "deletions",
-        "fetches",
         "flush_again",
         "flush_on_acks_all",
         "flushes",
@@ -117,10 +105,10 @@ class Partition:
         "may_delete",
         "min_insync_replicas",
         "record_format",
-        "replica_fetches",
         "state",
         "term",
         "topic",
+        "waiting_fetches",
         "waiting_produces",
     )
 
@@ -185,19 +173,15 @@ class Partition:
         #: Flushes that run or wait, and whether one more is wanted after them.
         self.flushes = 0
         self.flush_again = False
-        #: Parked fetches, in the order of their arrival; `park` adds them. The collector does not watch an empty dict.
-        self.fetches: dict[Waiter, None] = {}
-        #: The same of followers: they wait for the log's end instead of the high watermark.
-        self.replica_fetches: dict[Waiter, None] = {}
-        #: What those who wait in `fetches` have last heard of.
+        #: The log's start of which the Fetches that wait have last heard.
         self.log_start_told = log.start_offset
-        #: Deletions of records that wait for other replicas.
-        self.deletions: dict[Waiter, None] = {}
         self._broker_id = broker_id
         self._propose = propose
         self._came_near = came_near
         self._listen = listen
         self._flush = flush
+        #: Fetches and deletions of records that wait: `park` and `park_deletion` add them.
+        self.waiting_fetches: WaitingFetches[Partition] = NOBODY
         #: None until an append waits: most partitions of a broker are written to seldom, and a queue is 0.6 KB.
         self.waiting_produces: WaitingProduces | None = None
 
@@ -245,7 +229,7 @@ class Partition:
         """The hub may serve the partition until the terms change."""
         self.end_lease()
         self.lease = lease
-        lease.watch(bool(self.fetches or self.replica_fetches))
+        lease.watch(self.waiting_fetches.has_fetches)
 
     def end_lease(self) -> None:
         """From now on every Produce and Fetch is decided upon one by one."""
@@ -304,9 +288,9 @@ class Partition:
             self.advance_high_watermark()
             if applied is Role.LEADS_ON:
                 # Those that name the older epoch are told so.
-                self._wake_fetches()
-                self._wake_replica_fetches()
-            self._wake_deletions()
+                self.waiting_fetches.wake_consumers(self)
+                self.waiting_fetches.wake_followers(self)
+            self.waiting_fetches.wake_deletions(self)
         return applied
 
     def _followers_of(self, state: PartitionState, now_ms: int) -> InSync | None:
@@ -330,30 +314,30 @@ class Partition:
         self.change(is_leader=False, in_sync=None)
         self._fail_waiting()
 
-    def park(self, fetch: Waiter, *, is_follower: bool = False) -> None:
-        """A Fetch waits for the partition from now on, until `unpark`: for the high watermark, or a follower's for the
-        log's end.
+    def park(self, fetch: Waiter[Partition], *, is_follower: bool = False) -> None:
+        """A Fetch waits for the partition from now on, until `waiting_fetches.unpark`: for the high watermark, or a
+        follower's for the log's end.
         """
-        (self.replica_fetches if is_follower else self.fetches)[fetch] = None
+        if self.waiting_fetches is NOBODY:
+            self.waiting_fetches = WaitingFetches()
+        self.waiting_fetches.park(fetch, is_follower)
         if self.lease is not None:
             # The hub must not move the log's end or the high watermark unseen.
             self.lease.watch(True)
-        self._hear()
+        if self.is_following:
+            self._hear()
 
-    def unpark(self, fetch: Waiter) -> None:
-        """A Fetch does not wait for the partition any more, if it did."""
-        self.fetches.pop(fetch, None)
-        self.replica_fetches.pop(fetch, None)
+    def park_deletion(self, deletion: Waiter[Partition]) -> None:
+        """A DeleteRecords waits from now on, until `waiting_fetches.unpark`, for the log starts of other replicas."""
+        if self.waiting_fetches is NOBODY:
+            self.waiting_fetches = WaitingFetches()
+        self.waiting_fetches.park_deletion(deletion)
 
     def release_fetches(self) -> None:
-        """Answers every parked fetch (and deletion) with what there is: a stopping broker does not let clients wait for
+        """Answers every parked Fetch (and deletion) with what there is: a stopping broker does not let clients wait for
         their deadlines.
         """
-        for waiter in (*self.fetches, *self.replica_fetches, *self.deletions):
-            try:
-                waiter.expire()
-            except BaseException as error:
-                failed(f"the release of a request that waited for {self}", error)
+        self.waiting_fetches.release(self)
 
     def moved(self, log: Log) -> bool:
         """The partition's log is another one now, with the same records. True if the caller must start a flush."""
@@ -381,22 +365,15 @@ class Partition:
         starts = (known[other].start_offset if other in known else -1 for other in others)
         return min([self.log.start_offset, *starts])
 
-    def _wake_deletions(self) -> None:
-        for deletion in tuple(self.deletions):
-            try:
-                deletion.advanced(self)
-            except BaseException as error:
-                failed(f"a DeleteRecords that waited for {self}", error)
-
     # --- who waits ---
 
     def _fail_waiting(self) -> None:
         produces, self.waiting_produces = self.waiting_produces, None
         if produces:
             produces.end(self, StorageError.code if self.is_offline else NotLeaderOrFollower.code)
-        self._wake_fetches()
-        self._wake_replica_fetches()
-        self._wake_deletions()
+        self.waiting_fetches.wake_consumers(self)
+        self.waiting_fetches.wake_followers(self)
+        self.waiting_fetches.wake_deletions(self)
 
     def leader_error(self, current_leader_epoch: int, or_follower: bool = False) -> int:
         """0 if a client that believes in `current_leader_epoch` (-1: it does not say) may be served here, else the
@@ -459,18 +436,20 @@ class Partition:
     def appended(self) -> None:
         """The log has grown, or its turn ended: moves the high watermark as far as it may, and lets followers fetch."""
         self.advance_high_watermark()
-        if self.replica_fetches:
-            self._wake_replica_fetches()
+        if self.waiting_fetches.followers:
+            self.waiting_fetches.wake_followers(self)
 
     def advance_high_watermark(self) -> None:
         """Moves the high watermark to what every replica has that counts, and wakes whoever waits for it."""
         if not self.is_leader or not self._raise_high_watermark():
             return
-        self.settle_produces()
-        self._wake_fetches()
+        if self.waiting_produces:
+            self.settle_produces()
+        if self.waiting_fetches.consumers:
+            self.waiting_fetches.wake_consumers(self)
         if self.lease is not None:
             self.lease.advanced()
-            if self.lease.is_watched and not self.fetches and not self.replica_fetches:
+            if self.lease.is_watched and not self.waiting_fetches.has_fetches:
                 self.lease.watch(False)
 
     def _raise_high_watermark(self) -> bool:
@@ -522,7 +501,7 @@ class Partition:
             self._came_near(self)
         self.advance_high_watermark()
         if start_offset != started:
-            self._wake_deletions()
+            self.waiting_fetches.wake_deletions(self)
         return True
 
     def caught_up(self, follower: int, at_ms: int) -> None:
@@ -590,8 +569,7 @@ class Partition:
         in_sync, high_watermark = self.in_sync, self.log.high_watermark
         if in_sync is None or not in_sync.may_join(high_watermark):
             return
-        if self.replica_fetches:
-            self._wake_replica_fetches()
+        self.waiting_fetches.wake_followers(self)
         for follower, known in in_sync.followers.items():
             if known.is_near:
                 self._want(in_sync.expansion(follower, high_watermark))
@@ -614,14 +592,14 @@ class Partition:
 
     def check_log_start(self) -> None:
         """Wakes fetch sessions that rest if old records were removed since: their clients are told."""
-        if self.log.start_offset != self.log_start_told and (self.fetches or self.replica_fetches):
+        if self.log.start_offset != self.log_start_told and self.waiting_fetches.has_fetches:
             self.log_start_told = self.log.start_offset
-            self._wake_fetches()
-            self._wake_replica_fetches()
+            self.waiting_fetches.wake_consumers(self)
+            self.waiting_fetches.wake_followers(self)
 
     def _hear(self) -> None:
         """Has the next move of the high watermark heard of, where a fetcher moves it and somebody waits for it."""
-        if self.is_following and self.fetches and not self.is_heard:
+        if self.is_following and self.waiting_fetches.consumers and not self.is_heard:
             self.is_heard = True
             self._listen(self)
 
@@ -631,22 +609,7 @@ class Partition:
         # Before they look: what moves afterwards is heard of again.
         self._hear()
         if self.is_following:
-            self._wake_fetches()
-
-    def _wake_fetches(self) -> None:
-        if self.fetches:
-            self._wake(self.fetches)
-
-    def _wake_replica_fetches(self) -> None:
-        if self.replica_fetches:
-            self._wake(self.replica_fetches)
-
-    def _wake(self, fetches: dict[Waiter, None]) -> None:
-        for fetch in tuple(fetches):
-            try:
-                fetch.advanced(self)
-            except BaseException as error:
-                failed(f"a Fetch that waited for {self}", error)
+            self.waiting_fetches.wake_consumers(self)
 
     def wait_durable(self, last_offset: int, done: Callable[[int], None]) -> bool:
         """Calls `done(error code)` once `last_offset` is below the high watermark and, where that is asked, on disk. It

@@ -131,7 +131,7 @@ class _Waiting:
         self._waiting = moves
         self.done = False
         for move in moves:
-            move.partition.deletions[self] = None
+            move.partition.park_deletion(self)
 
     def advanced(self, partition: Partition) -> None:
         self.check()
@@ -164,6 +164,6 @@ class _Waiting:
     def _answer(self) -> None:
         self.done = True
         for move in self._moves:
-            move.partition.deletions.pop(self, None)
+            move.partition.waiting_fetches.unpark(self)
         response = DeleteRecordsResponse(topics=self._topics)
         self._call.reply(response)

@@ -85,7 +85,7 @@ class FullFetch(DelayedFetch):
 
     def unregister(self) -> None:
         for partition in self._parked:
-            partition.unpark(self)
+            partition.waiting_fetches.unpark(self)
 
     def advanced(self, partition: Partition) -> None:
         """As a `Waiter` of a partition."""

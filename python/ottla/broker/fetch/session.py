@@ -84,7 +84,7 @@ class CachedPartition:
     def forget(self) -> None:
         """Nothing is heard any more."""
         if self.partition is not None:
-            self.partition.unpark(self)
+            self.partition.waiting_fetches.unpark(self)
             self.partition = None
 
     # --- Waiter ---
@@ -92,7 +92,7 @@ class CachedPartition:
     def advanced(self, partition: Partition) -> None:
         session = self.session
         if session is None or self.partition is not partition:
-            partition.unpark(self)
+            partition.waiting_fetches.unpark(self)
             return
         if session.follower is not None and self.key not in session.live:
             # While it rested each request of its session found it with all that there was.
