@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from ottla.errors import NotEnoughReplicasAfterAppend, RequestTimedOut, StorageError
+from ottla.replication import leading
 from ottla.replication.partition import Partition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.k27_write_txn_markers import (
@@ -72,7 +73,7 @@ async def test_a_leader_that_is_left_alone_answers_and_shows_what_the_disk_has(
             "a record whose answer waits", lambda: partition.log.end_offset == 1 and partition.waiting_produces
         )
         assert disk.asked == []
-        assert partition.isr_changed(1, (one.broker.id,), 2)
+        assert leading.isr_changed(partition, 1, (one.broker.id,), 2)
         assert (disk.asked, partition.log.high_watermark, answers) == ([partition], 0, [])
         disk.go_on()
         await comes_true("the answer", lambda: answers == [(0, 0)])

@@ -24,6 +24,7 @@ from ottla.doctor.brokers import look
 from ottla.doctor.findings import Report
 from ottla.errors import CoordinatorNotAvailable, LeaderNotAvailable
 from ottla.kafka import NO_LEADER, TopicPartition
+from ottla.replication.leading import low_watermark
 from ottla.slices import Slices
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
@@ -147,8 +148,8 @@ async def test_its_log_start_counts_no_more(tmp_path: Path) -> None:
         state.replicas = state.isr = [broker.id, AWAY]
         await ask(broker, LEADER_AND_ISR, roles, 4)
         partition = broker.replicas.partitions["t", 0]
-        assert partition.low_watermark(broker.metadata.brokers) == 0
-        assert partition.low_watermark({AWAY}) == -1
+        assert low_watermark(partition, broker.metadata.brokers) == 0
+        assert low_watermark(partition, {AWAY}) == -1
 
 
 async def test_it_returns(tmp_path: Path) -> None:

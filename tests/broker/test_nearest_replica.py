@@ -19,6 +19,7 @@ from ottla.errors import (
     OffsetOutOfRange,
     UnknownLeaderEpoch,
 )
+from ottla.replication import leading
 from ottla.replication.in_sync import now_ms
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState
@@ -114,7 +115,7 @@ class Replicated:
     def other_has(self, end_offset: int) -> None:
         """The other broker fetches from this one."""
         log = self.partition.log
-        assert self.partition.followed(self.other, end_offset, 0, log.end_offset, now_ms())
+        assert leading.followed(self.partition, self.other, end_offset, 0, log.end_offset, now_ms())
 
     async def moves_to(self, high_watermark: int) -> None:
         """A fetcher moves the high watermark, on its own thread."""

@@ -101,8 +101,8 @@ MUTANTS = (
     Mutant(
         "replication.what-followers-have-survives-an-epoch",
         "python/ottla/replication/partition.py",
-        "in_sync = self._followers_of(state, now_ms) if is_leader else None\n",
-        "in_sync = (self.in_sync or self._followers_of(state, now_ms)) if is_leader else None\n",
+        "in_sync = InSync.of(self.broker_id, state, self.log.end_offset, now_ms) if",
+        "in_sync = self.in_sync or InSync.of(self.broker_id, state, self.log.end_offset, now_ms) if",
         pytest=(f"{_PARTITION}::test_a_leader_that_leads_on_keeps_who_waits_and_forgets_what_followers_have",),
     ),
     Mutant(
@@ -121,15 +121,15 @@ MUTANTS = (
     ),
     Mutant(
         "replication.who-rested-in-an-older-epoch-is-waited-for",
-        "python/ottla/replication/partition.py",
+        "python/ottla/replication/leading.py",
         "known is None or known.end_offset == UNKNOWN_OFFSET:",
         "known is None:",
         pytest=(f"{_PARTITION}::test_a_follower_that_rested_in_an_older_epoch_is_not_waited_for",),
     ),
     Mutant(
         "replication.who-rests-is-waited-for-without-end",
-        "python/ottla/replication/partition.py",
-        "        if follower not in in_sync.isr and known.is_near:\n            self._came_near(self)\n",
+        "python/ottla/replication/leading.py",
+        "    if follower not in in_sync.isr and known.is_near:\n        partition.came_near(partition)\n",
         "",
         pytest=(f"{_PARTITION}::test_a_follower_that_rests_is_waited_for_as_one_that_fetches",),
     ),
@@ -175,9 +175,9 @@ MUTANTS = (
     ),
     Mutant(
         "replication.lease-outlives-a-proposed-expansion",
-        "python/ottla/replication/partition.py",
-        "        if proposal is not None:\n            self._note_others()\n            self._check_lease()\n",
-        "        if proposal is not None:\n",
+        "python/ottla/replication/leading.py",
+        "    if proposal is not None:\n        partition.note_others()\n        partition.check_lease()\n",
+        "    if proposal is not None:\n",
         pytest=(f"{_PARTITION}::test_a_lease_ends_before_an_expansion_is_proposed",),
     ),
     Mutant(
@@ -430,9 +430,9 @@ MUTANTS = (
     ),
     Mutant(
         "replication.who-rests-is-not-taken-in-again",
-        "python/ottla/replication/partition.py",
-        "        self.settle_produces()\n        self._ask_again()\n",
-        "        self.settle_produces()\n",
+        "python/ottla/replication/leading.py",
+        "    partition.settle_produces()\n    _ask_again(partition)\n",
+        "    partition.settle_produces()\n",
         pytest=(f"{_PARTITION}::test_a_follower_that_rests_joins_after_another_one",),
     ),
     Mutant(

@@ -11,6 +11,7 @@ from ottla import _core
 from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.tree import Tree
+from ottla.replication import leading
 from ottla.replication.in_sync import Proposal
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState
@@ -64,13 +65,13 @@ def lag(partition: Partition, *followers: int) -> None:
     end = partition.log.end_offset
     for replica, one in partition.in_sync.followers.items():
         one.end_offset, one.caught_up_ms = (-1, None) if replica in followers else (end, 0)
-    partition.look_at_followers(LAG_MS - 1, LAG_MS)
+    leading.look_at_followers(partition, LAG_MS - 1, LAG_MS)
 
 
 def fetch(partition: Partition, follower: int) -> None:
     """A follower has all that there is."""
     end = partition.log.end_offset
-    assert partition.followed(follower, end, 0, end, 0)
+    assert leading.followed(partition, follower, end, 0, end, 0)
 
 
 def waits(partition: Partition) -> bool:

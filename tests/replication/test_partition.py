@@ -9,6 +9,7 @@ import pytest
 
 from ottla import _core
 from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, StorageError, UnknownLeaderEpoch
+from ottla.replication import leading
 from ottla.replication.in_sync import DISK_HAS_IT, Proposal, left_alone
 from ottla.replication.lease import Lease
 from ottla.replication.partition import Partition
@@ -168,7 +169,7 @@ class Deletion:
         partition.park_deletion(self)
 
     def advanced(self, partition: Partition) -> None:
-        self.seen.append(partition.low_watermark({ME, 2}))
+        self.seen.append(leading.low_watermark(partition, {ME, 2}))
 
     def expire(self) -> None:
         raise AssertionError("there is no deadline here")
@@ -180,13 +181,13 @@ def test_the_low_watermark_is_the_least_start_of_the_replicas_that_are_alive(par
         append(partition)
     partition.log.high_watermark = 5
     partition.log.set_start_offset(4)
-    assert partition.low_watermark({ME}) == 4
-    assert partition.low_watermark({ME, 2}) == -1, "a replica that said nothing may have everything"
+    assert leading.low_watermark(partition, {ME}) == 4
+    assert leading.low_watermark(partition, {ME, 2}) == -1, "a replica that said nothing may have everything"
     deletion = Deletion(partition)
     for follower, start in ((2, 3), (3, 1), (2, 7)):
-        assert partition.followed(follower, 5, start, 5, 0)
+        assert leading.followed(partition, follower, 5, start, 5, 0)
     assert deletion.seen == [3, 3, 4]
-    assert partition.low_watermark({ME, 2, 3}) == 1
+    assert leading.low_watermark(partition, {ME, 2, 3}) == 1
     partition.resign()
     assert len(deletion.seen) == 4, "who waits must see that this is no leader any more"
 
@@ -216,11 +217,11 @@ def led(tmp_path: Path, proposals: list[Proposal]) -> Iterator[Partition]:
 def test_the_high_watermark_is_what_all_in_sync_have(led: Partition) -> None:
     answers: list[int] = []
     assert not led.wait_durable(1, answers.append), "other replicas have it: the disk is not waited for"
-    assert led.followed(2, 3, 0, 3, 0)
+    assert leading.followed(led, 2, 3, 0, 3, 0)
     assert led.log.high_watermark == 0, "the other follower has not fetched in this epoch"
-    assert led.followed(3, 1, 0, 3, 0)
+    assert leading.followed(led, 3, 1, 0, 3, 0)
     assert (led.log.high_watermark, answers) == (1, [])
-    assert led.followed(3, 2, 0, 3, 0)
+    assert leading.followed(led, 3, 2, 0, 3, 0)
     assert (led.log.high_watermark, answers) == (2, [0])
 
 
@@ -230,7 +231,7 @@ def test_each_kind_of_reader_has_its_bound(led: Partition) -> None:
     led.log.append_bytes(open_one.finish(), led.leader_epoch)
     append(led)
     for follower in (2, 3):
-        led.followed(follower, 4, 0, 5, 0)
+        leading.followed(led, follower, 4, 0, 5, 0)
     assert {reader: led.bound(reader) for reader in Reader} == {
         Reader.REPLICA: 5,
         Reader.CONSUMER: 4,
@@ -239,21 +240,21 @@ def test_each_kind_of_reader_has_its_bound(led: Partition) -> None:
 
 
 def test_a_broker_without_the_partition_is_no_follower(led: Partition) -> None:
-    assert not led.followed(9, 3, 0, 3, 0)
+    assert not leading.followed(led, 9, 3, 0, 3, 0)
 
 
 def test_a_leader_that_leads_on_keeps_who_waits_and_forgets_what_followers_have(led: Partition) -> None:
     answers: list[int] = []
     led.wait_durable(2, answers.append)
-    led.followed(2, 3, 0, 3, 0)
-    led.followed(3, 2, 0, 3, 0)
+    leading.followed(led, 2, 3, 0, 3, 0)
+    leading.followed(led, 3, 2, 0, 3, 0)
     fetches = [Fetching(led, is_follower=is_follower) for is_follower in (True, False)]
     assert led.apply(state(1, replicas=(ME, 2, 3))) is Role.LEADS_ON
     assert (led.term, led.leader_epoch, answers) == (0, 1, [])
     assert [fetch.woken for fetch in fetches] == [1, 1], "they may name the older epoch"
-    led.followed(3, 3, 0, 3, 0)
+    leading.followed(led, 3, 3, 0, 3, 0)
     assert led.log.high_watermark == 2, "broker 2 may have truncated for a leader that this one never heard of"
-    led.followed(2, 3, 0, 3, 0)
+    leading.followed(led, 2, 3, 0, 3, 0)
     assert answers == [0]
 
 
@@ -267,16 +268,16 @@ def test_a_gap_in_the_epochs_is_a_new_term(led: Partition) -> None:
 def test_a_follower_that_lags_leaves_the_isr_when_the_controller_says_so(
     led: Partition, proposals: list[Proposal]
 ) -> None:
-    led.followed(2, 3, 0, 3, 100)
-    led.look_at_followers(now_ms=1_000, lag_max_ms=1_000)
+    leading.followed(led, 2, 3, 0, 3, 100)
+    leading.look_at_followers(led, now_ms=1_000, lag_max_ms=1_000)
     assert proposals == [], "the follower has the whole time"
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    leading.look_at_followers(led, now_ms=1_001, lag_max_ms=1_000)
     assert proposals == [Proposal(0, (ME, 2), 0)]
     assert led.log.high_watermark == 0, "until the change is made, the follower counts"
-    led.look_at_followers(now_ms=2_000, lag_max_ms=1_000)
+    leading.look_at_followers(led, now_ms=2_000, lag_max_ms=1_000)
     assert len(proposals) == 1, "one change is under way at a time"
-    assert not led.isr_changed(0, (ME, 2), 0)
-    assert led.isr_changed(0, (ME, 2), 1)
+    assert not leading.isr_changed(led, 0, (ME, 2), 0)
+    assert leading.isr_changed(led, 0, (ME, 2), 1)
     assert (led.log.high_watermark, led.isr) == (3, (ME, 2))
 
 
@@ -288,8 +289,8 @@ def is_flushed(partition: Partition) -> None:
 
 def leave_alone(led: Partition) -> None:
     """The followers lag behind, and the leader is alone in sync since; the disk has the log."""
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
-    led.isr_changed(0, (ME,), 1)
+    leading.look_at_followers(led, now_ms=1_001, lag_max_ms=1_000)
+    leading.isr_changed(led, 0, (ME,), 1)
     is_flushed(led)
 
 
@@ -315,9 +316,9 @@ def test_a_leader_that_is_left_alone_goes_on_when_the_disk_has_its_log(
     answers: list[int] = []
     consumer = Fetching(led, is_follower=False)
     assert not led.wait_durable(2, answers.append)
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    leading.look_at_followers(led, now_ms=1_001, lag_max_ms=1_000)
     assert flushes == []
-    led.isr_changed(0, (ME,), 1)
+    leading.isr_changed(led, 0, (ME,), 1)
     assert flushes == [led]
     append(led)
     led.appended()
@@ -364,26 +365,26 @@ def test_a_leader_without_other_replicas_does_not_wait(led: Partition, flushes: 
 
 def test_a_leader_that_is_left_alone_without_asking_the_disk(led: Partition, flushes: list[Partition]) -> None:
     led.change(flush_on_acks_all=False)
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
-    led.isr_changed(0, (ME,), 1)
+    leading.look_at_followers(led, now_ms=1_001, lag_max_ms=1_000)
+    leading.isr_changed(led, 0, (ME,), 1)
     assert (flushes, led.log.high_watermark, led.is_alone) == ([], 3, True)
 
 
 def test_a_follower_that_comes_before_the_disk_is_waited_for(led: Partition, flushes: list[Partition]) -> None:
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
-    led.isr_changed(0, (ME,), 1)
-    led.followed(2, 2, 0, 3, 2_000)
+    leading.look_at_followers(led, now_ms=1_001, lag_max_ms=1_000)
+    leading.isr_changed(led, 0, (ME,), 1)
+    leading.followed(led, 2, 2, 0, 3, 2_000)
     assert led.log.high_watermark == 2, "both have it"
     is_flushed(led)
     assert led.log.high_watermark == 2
 
 
 def test_a_flush_that_fails_is_asked_for_again(led: Partition, flushes: list[Partition]) -> None:
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
-    led.isr_changed(0, (ME,), 1)
+    leading.look_at_followers(led, now_ms=1_001, lag_max_ms=1_000)
+    leading.isr_changed(led, 0, (ME,), 1)
     led.flush_failed()
     assert (flushes, led.log.high_watermark) == ([led], 0)
-    led.look_at_followers(now_ms=2_000, lag_max_ms=1_000)
+    leading.look_at_followers(led, now_ms=2_000, lag_max_ms=1_000)
     assert (flushes, led.log.high_watermark) == ([led, led], 0)
     is_flushed(led)
     assert led.log.high_watermark == 3
@@ -395,17 +396,17 @@ def test_who_waits_for_a_follower_that_does_not_join_waits_for_the_disk(
 ) -> None:
     leave_alone(led)
     flushes.clear()
-    led.followed(2, 3, 0, 3, 2_000)
+    leading.followed(led, 2, 3, 0, 3, 2_000)
     answers: list[int] = []
     last = append(led)
     led.appended()
     assert not led.wait_durable(last, answers.append), "the follower is to have it"
     if is_refused:
-        assert led.isr_refused(proposals[-1]) is not None
+        assert leading.isr_refused(led, proposals[-1]) is not None
     else:
-        led.isr_not_changed(proposals[-1])
+        leading.isr_not_changed(led, proposals[-1])
     assert (flushes, led.log.high_watermark, answers) == ([led], 3, [])
-    led.look_at_near(2_001 + LAG_MS, LAG_MS)
+    leading.look_at_near(led, 2_001 + LAG_MS, LAG_MS)
     assert led.log.high_watermark == 3
     is_flushed(led)
     assert (led.log.high_watermark, answers) == (4, [0])
@@ -414,9 +415,9 @@ def test_who_waits_for_a_follower_that_does_not_join_waits_for_the_disk(
 def test_a_follower_joins_with_all_that_is_committed(led: Partition, proposals: list[Proposal]) -> None:
     leave_alone(led)
     proposals.clear()
-    led.followed(2, 2, 0, 3, 2_000)
+    leading.followed(led, 2, 2, 0, 3, 2_000)
     assert proposals == []
-    led.followed(2, 3, 0, 3, 2_001)
+    leading.followed(led, 2, 3, 0, 3, 2_001)
     assert proposals == [Proposal(0, (ME, 2), 1)]
     append(led)
     led.appended()
@@ -426,10 +427,10 @@ def test_a_follower_joins_with_all_that_is_committed(led: Partition, proposals: 
 
 def test_a_follower_that_joins_counts_from_the_proposal_on(led: Partition) -> None:
     leave_alone(led)
-    led.followed(2, 3, 0, 3, 2_000)
+    leading.followed(led, 2, 3, 0, 3, 2_000)
     append(led)
     # It does not come nearer, and yet may be in the ISR by now.
-    led.look_at_followers(now_ms=9_000, lag_max_ms=1_000)
+    leading.look_at_followers(led, now_ms=9_000, lag_max_ms=1_000)
     assert led.log.high_watermark == 3
 
 
@@ -438,9 +439,9 @@ def test_a_follower_joins_with_all_of_the_older_epochs(led: Partition, proposals
     state_of_two = PartitionState(1, ME, 1, (ME, 2), (ME, 2, 3), 1)
     led.apply(state_of_two)
     assert (led.log.high_watermark, led.leader_epoch_start) == (0, 3)
-    led.followed(3, 2, 0, 3, 0)
+    leading.followed(led, 3, 2, 0, 3, 0)
     assert proposals == []
-    led.followed(3, 3, 0, 3, 0)
+    leading.followed(led, 3, 3, 0, 3, 0)
     assert proposals == [Proposal(1, (ME, 2, 3), 1)]
 
 
@@ -466,8 +467,8 @@ def test_a_lease_ends_before_an_expansion_is_proposed(led: Partition) -> None:
     assert terms.is_alone
     led.leased(Lease(terms, cast("_core.Lease", NativeLease()), lambda lease: None))
     seen: list[bool] = []
-    led._propose = lambda partition, proposal: seen.append(partition.lease is None)
-    led._want(led.in_sync.expansion(2, led.log.high_watermark))
+    led.propose = lambda partition, proposal: seen.append(partition.lease is None)
+    leading.want(led, led.in_sync.expansion(2, led.log.high_watermark))
     assert seen == [True]
 
 
@@ -478,45 +479,45 @@ def test_a_follower_that_is_near_is_waited_for_as_long_as_it_may_lag(led: Partit
     led.appended()
     assert led.log.high_watermark == 4
     near: list[Partition] = []
-    led._came_near = near.append
-    led.followed(2, 3, 0, 3, 2_000)  # it had all when it was read, and the leader has one more now
+    led.came_near = near.append
+    leading.followed(led, 2, 3, 0, 3, 2_000)  # it had all when it was read, and the leader has one more now
     assert near == [led]
     append(led)
     led.appended()
     assert (led.log.high_watermark, led.is_alone) == (4, False)
-    assert led.look_at_near(now_ms=2_000 + LAG_MS, lag_max_ms=LAG_MS)
+    assert leading.look_at_near(led, now_ms=2_000 + LAG_MS, lag_max_ms=LAG_MS)
     assert (led.log.high_watermark, led.is_alone) == (4, False)
-    led.isr_not_changed(proposals[-1])
-    assert not led.look_at_near(now_ms=2_001 + LAG_MS, lag_max_ms=LAG_MS)
+    leading.isr_not_changed(led, proposals[-1])
+    assert not leading.look_at_near(led, now_ms=2_001 + LAG_MS, lag_max_ms=LAG_MS)
     assert (led.log.high_watermark, led.is_alone) == (5, True)
 
 
 def test_a_follower_that_rests_is_waited_for_as_one_that_fetches(led: Partition, proposals: list[Proposal]) -> None:
     leave_alone(led)
-    led.followed(2, 3, 0, 3, 2_000)
-    led.isr_not_changed(proposals[-1])
-    assert not led.look_at_near(now_ms=2_001 + LAG_MS, lag_max_ms=LAG_MS)
+    leading.followed(led, 2, 3, 0, 3, 2_000)
+    leading.isr_not_changed(led, proposals[-1])
+    assert not leading.look_at_near(led, now_ms=2_001 + LAG_MS, lag_max_ms=LAG_MS)
     near: list[Partition] = []
-    led._came_near = near.append
-    led.caught_up(2, 9_000)
+    led.came_near = near.append
+    leading.caught_up(led, 2, 9_000)
     append(led)
     led.appended()
     assert (near, led.log.high_watermark) == ([led], 3)
-    assert not led.look_at_near(now_ms=9_001 + LAG_MS, lag_max_ms=LAG_MS)
+    assert not leading.look_at_near(led, now_ms=9_001 + LAG_MS, lag_max_ms=LAG_MS)
     assert led.log.high_watermark == 4
 
 
 def test_a_follower_that_rested_in_an_older_epoch_is_not_waited_for(led: Partition) -> None:
     """It stops, and is out of the ISR with the new epoch; its session still has the partition."""
     for follower in (2, 3):
-        led.followed(follower, 3, 0, 3, 1_000)
+        leading.followed(led, follower, 3, 0, 3, 1_000)
     near: list[Partition] = []
-    led._came_near = near.append
+    led.came_near = near.append
     led.apply(msgspec.structs.replace(state(1, replicas=(ME, 2, 3)), isr=(ME, 2)), 2_000)
-    led.caught_up(3, 1_900)
+    leading.caught_up(led, 3, 1_900)
     append(led)
     led.appended()
-    led.followed(2, 4, 0, 4, 2_100)
+    leading.followed(led, 2, 4, 0, 4, 2_100)
     assert (near, led.log.high_watermark) == ([], 4)
 
 
@@ -536,8 +537,8 @@ def test_followers_wait_for_the_end_of_the_log_and_consumers_for_the_high_waterm
     append(led)
     led.appended()
     assert (follower.woken, consumer.woken) == (1, 0)
-    led.followed(2, 4, 0, 4, 0)
-    led.followed(3, 4, 0, 4, 0)
+    leading.followed(led, 2, 4, 0, 4, 0)
+    leading.followed(led, 3, 4, 0, 4, 0)
     assert (follower.woken, consumer.woken) == (1, 1)
     led.waiting_fetches.unpark(follower)
     led.resign()
@@ -548,32 +549,32 @@ def test_a_follower_that_rests_joins_after_another_one(led: Partition, proposals
     """It came while the other's way into the ISR was under way, and nothing is written that would wake it."""
     leave_alone(led)
     proposals.clear()
-    led.followed(2, 3, 0, 3, 2_000)
-    led.followed(3, 3, 0, 3, 2_000)
+    leading.followed(led, 2, 3, 0, 3, 2_000)
+    leading.followed(led, 3, 3, 0, 3, 2_000)
     assert proposals == [Proposal(0, (ME, 2), 1)]
-    led.look_at_followers(now_ms=2_100, lag_max_ms=1_000)
+    leading.look_at_followers(led, now_ms=2_100, lag_max_ms=1_000)
     assert len(proposals) == 1, "a change is under way"
-    led.isr_changed(0, (ME, 2), 2)
+    leading.isr_changed(led, 0, (ME, 2), 2)
     assert proposals[1:] == [Proposal(0, (ME, 2, 3), 2)]
-    led.isr_not_changed(proposals[1])
+    leading.isr_not_changed(led, proposals[1])
     assert len(proposals) == 2, "what was refused is not tried again at once"
-    led.look_at_followers(now_ms=2_300, lag_max_ms=1_000)
+    leading.look_at_followers(led, now_ms=2_300, lag_max_ms=1_000)
     assert proposals[2:] == [Proposal(0, (ME, 2, 3), 2)]
-    led.isr_not_changed(proposals[2])
-    led.look_at_followers(now_ms=9_000, lag_max_ms=1_000)
+    leading.isr_not_changed(led, proposals[2])
+    leading.look_at_followers(led, now_ms=9_000, lag_max_ms=1_000)
     assert len(proposals) == 3, "it may be dead by now"
 
 
 def test_the_session_of_a_follower_that_rests_says_that_it_is_there(led: Partition, proposals: list[Proposal]) -> None:
     leave_alone(led)
-    led.followed(2, 3, 0, 3, 2_000)
-    led.isr_not_changed(proposals[-1])
+    leading.followed(led, 2, 3, 0, 3, 2_000)
+    leading.isr_not_changed(led, proposals[-1])
 
     class Resting(Fetching):
         def advanced(self, partition: Partition) -> None:
-            partition.caught_up(2, 9_000)
+            leading.caught_up(partition, 2, 9_000)
 
     Resting(led, is_follower=True)
     proposals.clear()
-    led.look_at_followers(now_ms=9_001, lag_max_ms=1_000)
+    leading.look_at_followers(led, now_ms=9_001, lag_max_ms=1_000)
     assert proposals == [Proposal(0, (ME, 2), 1)]

@@ -33,6 +33,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ottla.replication.roles import PartitionState
+
 #: A follower has not fetched in this leader epoch.
 UNKNOWN_OFFSET = -1
 #: In place of an offset: the disk has what the log held when this replica was left alone in sync.
@@ -147,6 +149,15 @@ class InSync:
         self.followers = {
             replica: Follower(now_ms if replica in isr else None) for replica in replicas if replica != leader
         }
+
+    @classmethod
+    def of(cls, leader: int, state: PartitionState, end_offset: int, now_ms: int) -> InSync | None:
+        """The followers in the leader epoch of `state`, which begins where the leader's log ends. None where no other
+        replica is assigned.
+        """
+        if state.replicas == (leader,):
+            return None
+        return cls(leader, state.leader_epoch, state.replicas, state.isr, state.zk_version, end_offset, now_ms)
 
     @property
     def maximal_isr(self) -> frozenset[int]:

@@ -25,6 +25,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     error,
 )
+from ottla.replication import leading
 from ottla.replication.isr_proposals import Found, IsrProposals, Proposed
 from ottla.slices import Slices
 from ottla.wire.k56_alter_isr import (
@@ -185,7 +186,7 @@ class IsrChanges(IsrProposals):
             return
         # The state is the one that is known.
         if set(row.isr) == set(proposal.isr):
-            partition.isr_not_changed(proposal)
+            leading.isr_not_changed(partition, proposal)
         else:
             self.failures_total += 1
             self._log_refusal(proposed, "a replica may not join")

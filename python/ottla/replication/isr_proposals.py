@@ -21,6 +21,7 @@ import trio
 from ottla.coordination import znodes
 from ottla.coordination.tree import Tree, TreeError, get_or_none
 from ottla.logging_setup import Repeated
+from ottla.replication import leading
 from ottla.slices import Slices
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class IsrProposals(abc.ABC):
     def _is(self, partition: Partition, leader_epoch: int, isr: tuple[int, ...], version: int) -> None:
         """The ISR of a partition, as the controller or the tree says it."""
         before = partition.isr
-        if not partition.isr_changed(leader_epoch, isr, version):
+        if not leading.isr_changed(partition, leader_epoch, isr, version):
             return
         if len(isr) < len(before):
             self.shrinks_total += 1
@@ -134,7 +135,7 @@ class IsrProposals(abc.ABC):
         """A change was surely not made: nothing waits for it any more. After a while the partition may propose what it
         wants then.
         """
-        in_sync = proposed.partition.isr_refused(proposed.proposal)
+        in_sync = leading.isr_refused(proposed.partition, proposed.proposal)
         if in_sync is not None:
             self._nursery.start_soon(self._allow, in_sync)
 

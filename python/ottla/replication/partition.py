@@ -15,10 +15,8 @@ replica).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
-
-import msgspec
 
 from ottla.errors import (
     FencedLeaderEpoch,
@@ -29,7 +27,7 @@ from ottla.errors import (
     UnknownLeaderEpoch,
 )
 from ottla.kafka import INTERNAL_TOPICS, NO_EPOCH
-from ottla.replication.in_sync import DISK_HAS_IT, UNKNOWN_OFFSET, InSync, Proposal, left_alone
+from ottla.replication.in_sync import DISK_HAS_IT, InSync, Proposal, left_alone
 from ottla.replication.lease import Terms
 from ottla.replication.readers import Reader
 from ottla.replication.roles import PartitionState, Role, role
@@ -79,12 +77,11 @@ class Partition:
     """
 
     __slots__ = (
-        "_broker_id",
-        "_came_near",
         "_flush",
         "_listen",
-        "_propose",
         "alone_from",
+        "broker_id",
+        "came_near",
         "compression_type",
         "flush_again",
         "flush_on_acks_all",
@@ -104,6 +101,7 @@ class Partition:
         "may_convert_down",
         "may_delete",
         "min_insync_replicas",
+        "propose",
         "record_format",
         "state",
         "term",
@@ -175,9 +173,9 @@ class Partition:
         self.flush_again = False
         #: The log's start of which the Fetches that wait have last heard.
         self.log_start_told = log.start_offset
-        self._broker_id = broker_id
-        self._propose = propose
-        self._came_near = came_near
+        self.broker_id = broker_id
+        self.propose = propose
+        self.came_near = came_near
         self._listen = listen
         self._flush = flush
         #: Fetches and deletions of records that wait: `park` and `park_deletion` add them.
@@ -210,9 +208,9 @@ class Partition:
             if name not in GUARDED:
                 raise AttributeError(f"`{name}` of a partition is simply assigned: no lease depends on it")
             object.__setattr__(self, name, value)
-        self._check_lease()
+        self.check_lease()
 
-    def _check_lease(self) -> None:
+    def check_lease(self) -> None:
         """Ends the lease if the terms are others now."""
         if self.lease is not None and self.terms() != self.lease.terms:
             self.end_lease()
@@ -246,7 +244,7 @@ class Partition:
 
     def role(self, state: PartitionState) -> Role:
         """What a state that the controller sends makes of this replica."""
-        return role(state, self._broker_id, self.leader_epoch, self.is_leader)
+        return role(state, self.broker_id, self.leader_epoch, self.is_leader)
 
     def apply(self, state: PartitionState, now_ms: int = 0) -> Role:
         """Takes a newer state; `Role.STALE` if it is not newer. The log's epoch is set before anyone can append under
@@ -260,7 +258,7 @@ class Partition:
             # Appends that wait for an I/O thread were meant for the older epoch.
             self.log.refuse_older(state.leader_epoch)
         # A follower may have truncated for a leader that this one never heard of.
-        in_sync = self._followers_of(state, now_ms) if is_leader else None
+        in_sync = InSync.of(self.broker_id, state, self.log.end_offset, now_ms) if is_leader else None
         alone_from = self.alone_from
         if applied is not Role.LEADS_ON:
             # Where no other replica is assigned, none has been left.
@@ -278,7 +276,7 @@ class Partition:
             self._hear()
             self._fail_waiting()
         if is_leader:
-            self._note_others()
+            self.note_others()
             self.leader_epoch_start = self.log.end_offset
             if applied is Role.LEADS_ON:
                 # What producers send meanwhile is appended under the new epoch. Its start is written down off the loop.
@@ -292,19 +290,6 @@ class Partition:
                 self.waiting_fetches.wake_followers(self)
             self.waiting_fetches.wake_deletions(self)
         return applied
-
-    def _followers_of(self, state: PartitionState, now_ms: int) -> InSync | None:
-        if state.replicas == (self._broker_id,):
-            return None
-        return InSync(
-            self._broker_id,
-            state.leader_epoch,
-            state.replicas,
-            state.isr,
-            state.zk_version,
-            self.log.end_offset,
-            now_ms,
-        )
 
     def resign(self) -> None:
         """The replica is going away (StopReplica, a failed directory, shutdown): whoever waits is told that this is no
@@ -354,16 +339,6 @@ class Partition:
         """The log can no longer be used."""
         self.change(is_offline=True)
         self.resign()
-
-    # --- the log's start ---
-
-    def low_watermark(self, alive: Container[int]) -> int:
-        """The least start offset of the replicas on brokers in `alive`: what no reader finds any more."""
-        replicas = () if self.state is None else self.state.replicas
-        known = {} if self.in_sync is None else self.in_sync.followers
-        others = (replica for replica in replicas if replica != self._broker_id and replica in alive)
-        starts = (known[other].start_offset if other in known else -1 for other in others)
-        return min([self.log.start_offset, *starts])
 
     # --- who waits ---
 
@@ -476,119 +451,10 @@ class Partition:
             self._flush(self)
         return alone_from != DISK_HAS_IT
 
-    def _note_others(self) -> None:
+    def note_others(self) -> None:
         """Other replicas may have come to be in sync: if they leave, this one is left alone anew."""
         if self.maximal_isr_size > 1:
             self.change(alone_from=None)
-
-    # --- followers ---
-
-    def followed(self, follower: int, end_offset: int, start_offset: int, leader_end_offset: int, now_ms: int) -> bool:
-        """Notes that a follower has fetched from `end_offset` on, and was told no error. This log ended at
-        `leader_end_offset` when it was read. False if the partition is not assigned to that broker.
-        """
-        in_sync = self.in_sync
-        if in_sync is None:
-            return False
-        known = in_sync.followers.get(follower)
-        started = None if known is None else known.start_offset
-        if not in_sync.fetched(follower, end_offset, start_offset, leader_end_offset, now_ms):
-            return False
-        # Before an expansion is proposed, or the follower counts: the hub would move the high watermark past it.
-        self._check_lease()
-        self._want(in_sync.expansion(follower, self.log.high_watermark))
-        if follower not in in_sync.isr and in_sync.followers[follower].is_near:
-            self._came_near(self)
-        self.advance_high_watermark()
-        if start_offset != started:
-            self.waiting_fetches.wake_deletions(self)
-        return True
-
-    def caught_up(self, follower: int, at_ms: int) -> None:
-        """A follower that rests had all that there was at `at_ms`. That counts only if it has fetched in this epoch."""
-        in_sync = self.in_sync
-        known = None if in_sync is None else in_sync.followers.get(follower)
-        if in_sync is None or known is None or known.end_offset == UNKNOWN_OFFSET:
-            return
-        known.caught_up(at_ms)
-        self._check_lease()
-        if follower not in in_sync.isr and known.is_near:
-            self._came_near(self)
-
-    def look_at_followers(self, now_ms: int, lag_max_ms: int) -> None:
-        """Proposes to leave those out of the ISR that lag behind for too long."""
-        in_sync = self.in_sync
-        if in_sync is None or not self.is_leader:
-            return
-        in_sync.look(now_ms, lag_max_ms)
-        self._want(in_sync.shrinking(self.log.end_offset, now_ms, lag_max_ms))
-        # A follower that does not come nearer is not waited for any more.
-        self.advance_high_watermark()
-        self._ask_again()
-
-    def look_at_near(
-        self, now_ms: int, lag_max_ms: int, is_alive: Callable[[int], bool] = lambda replica: True
-    ) -> bool:
-        """The high watermark waits no longer for a follower that has come near and does not come on, or whose broker is
-        not alive. Whether there is one still that it waits for without its being in the ISR.
-        """
-        if self.in_sync is None:
-            return False
-        is_near = self.in_sync.look(now_ms, lag_max_ms, is_alive)
-        self.advance_high_watermark()
-        return is_near
-
-    def went_away(self, follower: int) -> None:
-        """The connection that a follower fetched on has ended: unless it is in the ISR, it is not waited for until it
-        fetches again.
-        """
-        if self.in_sync is not None and self.in_sync.went_away(follower):
-            self.advance_high_watermark()
-
-    def _want(self, proposal: Proposal | None) -> None:
-        if proposal is not None:
-            self._note_others()
-            self._check_lease()
-            self._propose(self, proposal)
-
-    def isr_changed(self, leader_epoch: int, isr: tuple[int, ...], version: int) -> bool:
-        """The ISR is another one now. False if that is no news."""
-        if self.in_sync is None or self.state is None or not self.in_sync.changed(leader_epoch, isr, version):
-            return False
-        self.change(state=msgspec.structs.replace(self.state, isr=isr, zk_version=version))
-        self._note_others()
-        self.advance_high_watermark()
-        self.settle_produces()
-        self._ask_again()
-        return True
-
-    def _ask_again(self) -> None:
-        """Proposes a follower that came while another change was under way, or whose own failed: while nothing is
-        written it rests, and is not heard of again. Its session says when it last had all that there is.
-        """
-        in_sync, high_watermark = self.in_sync, self.log.high_watermark
-        if in_sync is None or not in_sync.may_join(high_watermark):
-            return
-        self.waiting_fetches.wake_followers(self)
-        for follower, known in in_sync.followers.items():
-            if known.is_near:
-                self._want(in_sync.expansion(follower, high_watermark))
-
-    def isr_not_changed(self, proposal: Proposal) -> None:
-        """A proposed change was not made, and is not made any more."""
-        if self.in_sync is not None:
-            self.in_sync.withdrawn(proposal)
-            self._check_lease()
-            self.advance_high_watermark()
-
-    def isr_refused(self, proposal: Proposal) -> InSync | None:
-        """The same, and the controller does not make it now: see `InSync.refused`. None if that is no news."""
-        in_sync = self.in_sync
-        if in_sync is None or not in_sync.refused(proposal):
-            return None
-        self._check_lease()
-        self.advance_high_watermark()
-        return in_sync
 
     def check_log_start(self) -> None:
         """Wakes fetch sessions that rest if old records were removed since: their clients are told."""

@@ -15,6 +15,7 @@ from ottla.kafka import PartitionKey
 from ottla.logging_setup import Repeated, of_partition
 from ottla.net import Server
 from ottla.net.guard import failed
+from ottla.replication import leading
 from ottla.replication.awaited import Awaited
 from ottla.replication.belonging import Taken
 from ottla.replication.by_partition import ByPartition
@@ -317,7 +318,7 @@ class Replicas:
         follower = self._fetching.pop(connection, None)
         if follower is not None:
             for partition in tuple(self._near):
-                partition.went_away(follower)
+                leading.went_away(partition, follower)
 
     async def watch_near(self, lag_max_ms: Callable[[], int], is_alive: Callable[[int], bool]) -> None:
         """Looks at followers that are about to join the ISR, until cancelled: writes do not wait for one that does not
@@ -330,7 +331,7 @@ class Replicas:
             for partition in tuple(self._near):
                 await slices.row()
                 try:
-                    is_near = partition.look_at_near(now_ms(), lag_max_ms(), is_alive)
+                    is_near = leading.look_at_near(partition, now_ms(), lag_max_ms(), is_alive)
                 except Exception as error:
                     failed(f"the look at the followers of {partition}", error)
                     is_near = False
@@ -347,7 +348,7 @@ class Replicas:
             for partition in tuple(self.partitions.values()):
                 if partition.in_sync is not None:
                     try:
-                        partition.look_at_followers(now_ms(), lag_max_ms())
+                        leading.look_at_followers(partition, now_ms(), lag_max_ms())
                     except Exception as error:
                         failed(f"the look at the followers of {partition}", error)
                     await slices.row()

@@ -26,6 +26,7 @@ from ottla.errors import (
     error,
 )
 from ottla.kafka import INTERNAL_TOPICS, TopicPartition
+from ottla.replication.leading import low_watermark
 from ottla.slices import Slices
 from ottla.wire.k21_delete_records import (
     DeleteRecordsPartitionResult,
@@ -151,7 +152,7 @@ class _Waiting:
         if not partition.is_leader or partition.term != move.term:
             row.error_code, row.low_watermark = NotLeaderOrFollower.code, NO_LOW_WATERMARK
             return True
-        row.low_watermark = partition.low_watermark(self._rooms.metadata.brokers)
+        row.low_watermark = low_watermark(partition, self._rooms.metadata.brokers)
         return row.low_watermark >= move.target
 
     def expire(self) -> None:

@@ -19,6 +19,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
+from ottla.replication import leading
 from ottla.replication.in_sync import now_ms
 from ottla.wire.k01_fetch import ZSTD_SINCE
 
@@ -103,9 +104,10 @@ class Reading:
                 # Others were served since it was read. What a follower had is forgotten at every new epoch.
                 continue
             one = self._asked[place]
-            if not partition.followed(context.fetch.replica_id, one.offset, one.log_start_offset, end_offset, now):
+            follower, start_offset = context.fetch.replica_id, one.log_start_offset
+            if not leading.followed(partition, follower, one.offset, start_offset, end_offset, now):
                 # As Kafka answers: a broker that was just taken off the partition has not heard of it yet.
-                log.info("broker %d fetches from %s, which is not assigned to it", context.fetch.replica_id, partition)
+                log.info("broker %d fetches from %s, which is not assigned to it", follower, partition)
                 self._result.rows[place] = _without_records(partition)
 
     def _wait(self, place: int, token: int) -> None:

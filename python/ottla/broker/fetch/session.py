@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.kafka import PartitionKey
+from ottla.replication import leading
 
 if TYPE_CHECKING:
     from ottla._core import FetchRow, PartitionToRead
@@ -96,7 +97,7 @@ class CachedPartition:
             return
         if session.follower is not None and self.key not in session.live:
             # While it rested each request of its session found it with all that there was.
-            partition.caught_up(session.follower, session.used_ms)
+            leading.caught_up(partition, session.follower, session.used_ms)
         session.live.setdefault(self.key, self)
         if session.parked is not None:
             session.parked.moved(partition, self.asked)
