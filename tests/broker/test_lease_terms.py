@@ -14,7 +14,7 @@ from ottla._core import BatchBuilder, Hub
 from ottla.broker.api.k00_produce import ADMIN_CLIENT
 from ottla.errors import InvalidConfig, MessageTooLarge, NotEnoughReplicas
 from ottla.replication import leases
-from ottla.replication.partition import GUARDED, Partition
+from ottla.replication.partition import Partition
 from ottla.wire.k49_alter_client_quotas import (
     ALTER_CLIENT_QUOTAS,
     AlterClientQuotasRequest,
@@ -172,7 +172,7 @@ async def test_terms_that_are_the_same_end_nothing(tmp_path: Path, monkeypatch: 
 async def test_what_terms_depend_on_changes_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with started(tmp_path, monkeypatch) as one:
         partition = await leased(one, "t")
-        for name in GUARDED:
+        for name in Partition.GUARDED:
             with pytest.raises(AttributeError, match=r"Partition\.change"):
                 setattr(partition, name, getattr(partition, name))
         with pytest.raises(AttributeError, match="no lease depends on it"):
@@ -194,7 +194,7 @@ async def test_all_that_terms_depend_on_is_guarded() -> None:
                 for node in ast.walk(ast.parse(textwrap.dedent(source)))
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
             }
-    assert read - derived - {"terms"} - constants <= GUARDED
+    assert read - derived - {"terms"} - constants <= Partition.GUARDED
 
 
 @pytest.mark.parametrize(("value", "expected"), [("off", False), ("on", True)])

@@ -175,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "broker.lease-outlives-its-terms",
-        "python/ottla/replication/partition.py",
+        "python/ottla/replication/lease.py",
         "        if self.lease is not None and self.terms() != self.lease.terms:\n",
         "        if False:\n",
         pytest=(f"{LEASES}::test_whatever_happens_to_the_partition_ends_its_lease",),

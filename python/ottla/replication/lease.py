@@ -1,9 +1,9 @@
-"""One lease: what the hub knows of a partition that it serves, and what Python tells it."""
+"""One lease: what the hub knows of a partition that it serves, what Python tells it, and what ends it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -52,3 +52,58 @@ class Lease:
         if self.is_watched != is_watched:
             self.is_watched = is_watched
             self._native.watch(is_watched)
+
+
+class Leased:
+    """A partition, as far as the hub may serve it under a lease.
+
+    The attributes that the terms depend on (`GUARDED`) change through `change` alone, which ends a lease whose terms
+    are no longer true. Any other assignment to them raises AttributeError. After a change inside of what such an
+    attribute holds, `check_lease` does the same.
+    """
+
+    __slots__ = ("lease",)
+
+    GUARDED: ClassVar[frozenset[str]]
+
+    def __init__(self) -> None:
+        #: While the hub may append and read without asking.
+        self.lease: Lease | None = None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in self.GUARDED:
+            raise AttributeError(
+                f"`{name}` of a partition changes through Partition.change, which looks after its lease"
+            )
+        object.__setattr__(self, name, value)
+
+    def change(self, **changes: object) -> None:
+        """Changes attributes of `GUARDED`, all at once, and ends the lease if the terms are others now.
+
+        Raises AttributeError for an attribute that no lease depends on.
+        """
+        for name, value in changes.items():
+            if name not in self.GUARDED:
+                raise AttributeError(f"`{name}` of a partition is simply assigned: no lease depends on it")
+            object.__setattr__(self, name, value)
+        self.check_lease()
+
+    def terms(self) -> Terms | None:
+        """Returns all that a lease would know now. None if there may be no lease."""
+        raise NotImplementedError
+
+    def check_lease(self) -> None:
+        """Ends the lease if the terms are others now."""
+        if self.lease is not None and self.terms() != self.lease.terms:
+            self.end_lease()
+
+    def leased(self, lease: Lease) -> None:
+        """The hub may serve the partition until the terms change."""
+        self.end_lease()
+        self.lease = lease
+
+    def end_lease(self) -> None:
+        """From now on every Produce and Fetch is decided upon one by one."""
+        if self.lease is not None:
+            lease, self.lease = self.lease, None
+            lease.end()

@@ -28,7 +28,7 @@ from ottla.errors import (
 )
 from ottla.kafka import INTERNAL_TOPICS, NO_EPOCH
 from ottla.replication.in_sync import DISK_HAS_IT, InSync, Proposal, left_alone
-from ottla.replication.lease import Terms
+from ottla.replication.lease import Leased, Terms
 from ottla.replication.readers import Reader
 from ottla.replication.roles import PartitionState, Role, role
 from ottla.replication.waiting_fetches import NOBODY, Waiter, WaitingFetches
@@ -39,23 +39,6 @@ if TYPE_CHECKING:
     from ottla.replication.lease import Lease
 
 
-#: What `Partition.terms` depends on: only `Partition.change` assigns it.
-GUARDED = frozenset(
-    {
-        "alone_from",
-        "flush_on_acks_all",
-        "in_sync",
-        "is_leader",
-        "is_offline",
-        "leader_epoch",
-        "log",
-        "min_insync_replicas",
-        "state",
-        "topic",
-    }
-)
-
-
 class _NoLog:
     """In place of a log that is out of reach: what is asked of every log, about nothing."""
 
@@ -64,16 +47,16 @@ class _NoLog:
     first_unstable_offset = None
 
 
-class Partition:
+class Partition(Leased):
     """One partition's replica on this broker. All methods are called from the loop's thread.
 
-    What a lease depends on (`GUARDED`) changes through `change` alone, which ends a lease whose terms are no longer
-    true. Any other assignment to it raises AttributeError.
+    What a lease depends on (`GUARDED`) changes through `change` alone: see `Leased`.
 
     `propose` is called with every change of the ISR that the partition wants; `came_near` when the high watermark
-    begins to wait for a follower that is not in the ISR: `look_at_near` is to be called until it is false. `listen` is
-    called when somebody waits for a high watermark that a fetcher moves: `heard` is to be called after its next move.
-    `flush` is called when the high watermark waits for the disk: `flushed` is to be called when the log was flushed.
+    begins to wait for a follower that is not in the ISR: `leading.look_at_near` is to be called until it is false.
+    `listen` is called when somebody waits for a high watermark that a fetcher moves: `heard` is to be called after its
+    next move. `flush` is called when the high watermark waits for the disk: `flushed` is to be called when the log was
+    flushed.
     """
 
     __slots__ = (
@@ -95,7 +78,6 @@ class Partition:
         "is_offline",
         "leader_epoch",
         "leader_epoch_start",
-        "lease",
         "log",
         "log_start_told",
         "may_convert_down",
@@ -110,6 +92,20 @@ class Partition:
         "waiting_produces",
     )
 
+    GUARDED = frozenset(
+        {
+            "alone_from",
+            "flush_on_acks_all",
+            "in_sync",
+            "is_leader",
+            "is_offline",
+            "leader_epoch",
+            "log",
+            "min_insync_replicas",
+            "state",
+            "topic",
+        }
+    )
     topic: str
     log: Log
     is_leader: bool
@@ -137,8 +133,7 @@ class Partition:
         listen: Callable[[Partition], None] = lambda partition: None,
         flush: Callable[[Partition], None] = lambda partition: None,
     ) -> None:
-        #: While the hub may append and read without asking.
-        self.lease: Lease | None = None
+        super().__init__()
         self.change(
             topic=topic,
             log=log,
@@ -193,27 +188,7 @@ class Partition:
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
 
-    # --- terms ---
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in GUARDED:
-            raise AttributeError(
-                f"`{name}` of a partition changes through Partition.change, which looks after its lease"
-            )
-        object.__setattr__(self, name, value)
-
-    def change(self, **changes: object) -> None:
-        """Changes attributes of `GUARDED`, all at once, and ends the lease if the terms are others now."""
-        for name, value in changes.items():
-            if name not in GUARDED:
-                raise AttributeError(f"`{name}` of a partition is simply assigned: no lease depends on it")
-            object.__setattr__(self, name, value)
-        self.check_lease()
-
-    def check_lease(self) -> None:
-        """Ends the lease if the terms are others now."""
-        if self.lease is not None and self.terms() != self.lease.terms:
-            self.end_lease()
+    # --- leases ---
 
     def terms(self) -> Terms | None:
         """What a lease would know of the partition now. None if it may have none."""
@@ -225,15 +200,8 @@ class Partition:
 
     def leased(self, lease: Lease) -> None:
         """The hub may serve the partition until the terms change."""
-        self.end_lease()
-        self.lease = lease
+        super().leased(lease)
         lease.watch(self.waiting_fetches.has_fetches)
-
-    def end_lease(self) -> None:
-        """From now on every Produce and Fetch is decided upon one by one."""
-        if self.lease is not None:
-            lease, self.lease = self.lease, None
-            lease.end()
 
     # --- roles ---
 
