@@ -3,6 +3,7 @@
 from tests.faults.mutants import Mutant
 
 _PARTITION = "tests/replication/test_partition.py"
+_LEADING, _LEFT_ALONE = "tests/replication/test_leading.py", "tests/replication/test_left_alone.py"
 _CONTROL = "tests/broker/test_control_requests.py"
 _TRUNCATION = "tests/replication/test_truncation.py"
 _IN_SYNC = "python/ottla/replication/in_sync.py"
@@ -47,28 +48,28 @@ MUTANTS = (
         _IN_SYNC,
         "(*self.isr, *self.proposed.isr))",
         "self.proposed.isr)",
-        pytest=(f"{_PARTITION}::test_a_follower_that_lags_leaves_the_isr_when_the_controller_says_so",),
+        pytest=(f"{_LEADING}::test_a_follower_that_lags_leaves_the_isr_when_the_controller_says_so",),
     ),
     Mutant(
         "replication.who-joins-counts-only-later",
         _IN_SYNC,
         "(*self.isr, *self.proposed.isr))",
         "self.isr)",
-        pytest=(f"{_PARTITION}::test_a_follower_that_joins_counts_from_the_proposal_on",),
+        pytest=(f"{_LEADING}::test_a_follower_that_joins_counts_from_the_proposal_on",),
     ),
     Mutant(
         "replication.rejoins-below-the-epochs-start",
         _IN_SYNC,
         "if known.end_offset < max(high_watermark, self.epoch_start):",
         "if known.end_offset < high_watermark:",
-        pytest=(f"{_PARTITION}::test_a_follower_joins_with_all_of_the_older_epochs",),
+        pytest=(f"{_LEADING}::test_a_follower_joins_with_all_of_the_older_epochs",),
     ),
     Mutant(
         "replication.who-came-near-is-waited-for-without-end",
         _IN_SYNC,
         "one.is_near = one.caught_up_ms is not None and now_ms - one.caught_up_ms <= lag_max_ms",
         "one.is_near = one.caught_up_ms is not None",
-        pytest=(f"{_PARTITION}::test_a_follower_that_is_near_is_waited_for_as_long_as_it_may_lag",),
+        pytest=(f"{_LEADING}::test_a_follower_that_is_near_is_waited_for_as_long_as_it_may_lag",),
     ),
     Mutant(
         "replication.who-left-the-isr-is-waited-for",
@@ -124,14 +125,14 @@ MUTANTS = (
         "python/ottla/replication/leading.py",
         "known is None or known.end_offset == UNKNOWN_OFFSET:",
         "known is None:",
-        pytest=(f"{_PARTITION}::test_a_follower_that_rested_in_an_older_epoch_is_not_waited_for",),
+        pytest=(f"{_LEADING}::test_a_follower_that_rested_in_an_older_epoch_is_not_waited_for",),
     ),
     Mutant(
         "replication.who-rests-is-waited-for-without-end",
         "python/ottla/replication/leading.py",
         "    if follower not in in_sync.isr and known.is_near:\n        partition.came_near(partition)\n",
         "",
-        pytest=(f"{_PARTITION}::test_a_follower_that_rests_is_waited_for_as_one_that_fetches",),
+        pytest=(f"{_LEADING}::test_a_follower_that_rests_is_waited_for_as_one_that_fetches",),
     ),
     Mutant(
         "replication.new-partitions-wait-for-the-fetch-before",
@@ -178,14 +179,14 @@ MUTANTS = (
         "python/ottla/replication/leading.py",
         "    if proposal is not None:\n        partition.note_others()\n        partition.check_lease()\n",
         "    if proposal is not None:\n",
-        pytest=(f"{_PARTITION}::test_a_lease_ends_before_an_expansion_is_proposed",),
+        pytest=(f"{_LEADING}::test_a_lease_ends_before_an_expansion_is_proposed",),
     ),
     Mutant(
         "replication.left-alone-answers-without-the-disk",
         "python/ottla/replication/partition.py",
         "self.state is not None and self.maximal_isr_size == 1",
         "self.state is not None and len(self.state.replicas) == 1",
-        pytest=(f"{_PARTITION}::test_a_leader_that_is_left_alone_goes_on_when_the_disk_has_its_log",),
+        pytest=(f"{_LEFT_ALONE}::test_a_leader_that_is_left_alone_goes_on_when_the_disk_has_its_log",),
     ),
     Mutant(
         "replication.left-alone-moves-before-the-disk",
@@ -193,7 +194,7 @@ MUTANTS = (
         "    return DISK_HAS_IT if end <= flushed_offset else end\n",
         "    return DISK_HAS_IT\n",
         pytest=(
-            f"{_PARTITION}::test_a_leader_that_is_left_alone_goes_on_when_the_disk_has_its_log",
+            f"{_LEFT_ALONE}::test_a_leader_that_is_left_alone_goes_on_when_the_disk_has_its_log",
             "tests/replication/test_cluster_model.py::test_what_nobody_in_sync_has_lost_survives_power_losses",
         ),
     ),
@@ -202,28 +203,28 @@ MUTANTS = (
         "python/ottla/replication/in_sync.py",
         "    end = end_offset if alone_from is None else alone_from\n",
         "    end = end_offset\n",
-        pytest=(f"{_PARTITION}::test_who_is_left_alone_waits_for_what_the_log_held_then",),
+        pytest=(f"{_LEFT_ALONE}::test_who_is_left_alone_waits_for_what_the_log_held_then",),
     ),
     Mutant(
         "replication.left-alone-and-nobody-asks-the-disk",
         "python/ottla/replication/partition.py",
         "            self._flush(self)\n",
         "            pass\n",
-        pytest=(f"{_PARTITION}::test_who_waits_for_a_follower_that_does_not_join_waits_for_the_disk",),
+        pytest=(f"{_LEFT_ALONE}::test_who_waits_for_a_follower_that_does_not_join_waits_for_the_disk",),
     ),
     Mutant(
         "replication.left-alone-again-without-the-disk",
         "python/ottla/replication/partition.py",
         "        if self.maximal_isr_size > 1:\n            self.change(alone_from=None)\n",
         "        return\n",
-        pytest=(f"{_PARTITION}::test_who_waits_for_a_follower_that_does_not_join_waits_for_the_disk",),
+        pytest=(f"{_LEFT_ALONE}::test_who_waits_for_a_follower_that_does_not_join_waits_for_the_disk",),
     ),
     Mutant(
         "replication.left-alone-and-a-flush-that-failed-is-the-last",
         "python/ottla/replication/partition.py",
         "            # The next look has the log flushed again.\n            self.change(alone_from=None)\n",
         "            pass\n",
-        pytest=(f"{_PARTITION}::test_a_flush_that_fails_is_asked_for_again",),
+        pytest=(f"{_LEFT_ALONE}::test_a_flush_that_fails_is_asked_for_again",),
     ),
     Mutant(
         "replication.a-flush-for-the-high-watermark-is-nobodys",
@@ -433,7 +434,7 @@ MUTANTS = (
         "python/ottla/replication/leading.py",
         "    partition.settle_produces()\n    _ask_again(partition)\n",
         "    partition.settle_produces()\n",
-        pytest=(f"{_PARTITION}::test_a_follower_that_rests_joins_after_another_one",),
+        pytest=(f"{_LEADING}::test_a_follower_that_rests_joins_after_another_one",),
     ),
     Mutant(
         "replication.fetchers-keep-their-partitions",
