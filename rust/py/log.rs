@@ -15,7 +15,9 @@ use pyo3::{PyClass, PyClassInitializer};
 
 pub use config::LogConfig;
 pub use directory::LogDirectory;
-pub use results::{AppendInfo, FileSlice, LogFigures, ReadInfo, Unwritten, Written};
+pub use results::{
+    AppendInfo, FileSlice, LogFigures, ReadInfo, TimestampMatch, Unwritten, Written,
+};
 
 use super::buffer::Input;
 use super::coordinator;
@@ -37,6 +39,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LogFigures>()?;
     module.add_class::<ReadInfo>()?;
     module.add_class::<FileSlice>()?;
+    module.add_class::<TimestampMatch>()?;
     module.add_class::<Log>()?;
     module.add_class::<Producers>()?;
     module.add_class::<LogDirectory>()?;
@@ -138,14 +141,6 @@ impl Log {
     }
 }
 
-/// Offset, timestamp and leader epoch of the first record that is young enough.
-type FoundTime = Option<(i64, i64, i32)>;
-
-fn find_time(log: &log::Log, timestamp_ms: i64) -> Result<FoundTime, LogError> {
-    let found = log.offset_for_timestamp(timestamp_ms)?;
-    Ok(found.map(|found| (found.offset, found.timestamp_ms, found.leader_epoch)))
-}
-
 /// Has a thread look up times in logs: it may have to read much.
 #[pyfunction]
 fn find_times(completions: &Completions, token: u64, wanted: Vec<(PyRef<'_, Log>, i64)>) {
@@ -155,8 +150,9 @@ fn find_times(completions: &Completions, token: u64, wanted: Vec<(PyRef<'_, Log>
         .collect();
     let queue = completions.queue();
     let find = move || {
-        let find =
-            |(log, timestamp_ms): &(Arc<log::Log>, i64)| outcome(|| find_time(log, *timestamp_ms));
+        let find = |(log, timestamp_ms): &(Arc<log::Log>, i64)| {
+            outcome(|| log.offset_for_timestamp(*timestamp_ms))
+        };
         Ok(wanted.iter().map(find).collect::<Vec<_>>())
     };
     io::read_cold(find, move |found: Result<_, LogError>| {
@@ -165,11 +161,14 @@ fn find_times(completions: &Completions, token: u64, wanted: Vec<(PyRef<'_, Log>
 }
 
 /// Each as Python has it; an error as its code.
-fn times(py: Python<'_>, found: Vec<Result<FoundTime, LogError>>) -> PyResult<Py<PyAny>> {
+fn times(
+    py: Python<'_>,
+    found: Vec<Result<Option<log::read::TimestampMatch>, LogError>>,
+) -> PyResult<Py<PyAny>> {
     let all = PyList::empty(py);
     for one in found {
         match one {
-            Ok(found) => all.append(found)?,
+            Ok(found) => all.append(found.map(TimestampMatch::from))?,
             Err(error) => all.append(error.code())?,
         }
     }
@@ -532,8 +531,9 @@ impl Log {
         Ok(found.map(ReadInfo))
     }
 
-    fn offset_for_timestamp(&self, timestamp_ms: i64) -> PyResult<FoundTime> {
-        Ok(find_time(&self.log, timestamp_ms)?)
+    fn offset_for_timestamp(&self, timestamp_ms: i64) -> PyResult<Option<TimestampMatch>> {
+        let found = self.log.offset_for_timestamp(timestamp_ms)?;
+        Ok(found.map(TimestampMatch::from))
     }
 
     fn offsets_before(&self, timestamp_ms: i64, count_max: usize) -> PyResult<Vec<i64>> {

@@ -120,8 +120,8 @@ MUTANTS = (
     Mutant(
         "broker.a-new-leader-finds-nothing-below-its-watermark",
         "python/ottla/broker/api/k02_list_offsets.py",
-        "    if found is not None and found[0] < end:\n",
-        "    if found is not None and found[0] < end and not is_behind:\n",
+        "    if found is not None and found.offset < end:\n",
+        "    if found is not None and found.offset < end and not is_behind:\n",
         pytest=("tests/broker/test_offsets_of_new_leaders.py",),
     ),
     Mutant(

@@ -27,7 +27,9 @@ def test_append_read_and_reopen(tmp_path: Path) -> None:
     assert read.slice is not None
     assert read.length == len(read.slice.read()) == log.size_bytes
     assert log.read(3, 100).slice is None
-    assert log.offset_for_timestamp(1_500) == (2, 2_000, 5)
+    found = log.offset_for_timestamp(1_500)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms, found.leader_epoch) == (2, 2_000, 5)
     assert log.flush() == log.flushed_offset == 3
     log.high_watermark = 3
     directory.close()

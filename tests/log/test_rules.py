@@ -85,7 +85,9 @@ def test_timestamps(make: Factory) -> None:
     (stored,) = _core.read_batches(piece.read())
     assert stored.is_log_append_time
     assert stored.max_timestamp_ms == info.append_time_ms
-    assert log.offset_for_timestamp(info.append_time_ms) == (0, info.append_time_ms, 0)
+    found = log.offset_for_timestamp(info.append_time_ms)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms, found.leader_epoch) == (0, info.append_time_ms, 0)
 
 
 def test_compacted_logs_need_keys(make: Factory) -> None:
@@ -226,7 +228,9 @@ def test_deleted_records_stay_deleted(make: Factory) -> None:
     assert bases(log) == [2, 4, 6]
     assert "t 0 3" in (make.path / "log-start-offset-checkpoint").read_text()
     assert not list((make.path / "t-0").glob("*.deleted"))
-    assert log.offset_for_timestamp(0) == (3, 1, 0)
+    found = log.offset_for_timestamp(0)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms, found.leader_epoch) == (3, 1, 0)
 
 
 def test_a_slice_outlives_its_segment(make: Factory) -> None:

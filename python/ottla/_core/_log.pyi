@@ -133,6 +133,17 @@ class ReadInfo:
     def end_offset(self) -> int: ...
 
 @final
+class TimestampMatch:
+    """The record that a search by time found."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp_ms(self) -> int: ...  # its own, or that of its append where the topic's records have that
+    @property
+    def leader_epoch(self) -> int: ...  # of its batch; -1 if unknown
+
+@final
 class Producers:
     def __iter__(self) -> Self: ...
     def __next__(self) -> tuple[int, int, int, int, int, int]: ...
@@ -220,7 +231,10 @@ class Log:
     def read(self, offset: int, bytes_max: int, upper_bound: int = ..., at_least_one: bool = True) -> ReadInfo: ...
     # As `read`, but None if the disk would have to be waited for.
     def read_cached(self, offset: int, bytes_max: int, upper_bound: int, at_least_one: bool) -> ReadInfo | None: ...
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None: ...  # offset, timestamp, epoch
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampMatch | None:
+        """The first record that is at least as young as `timestamp_ms`, None if all are older. It may be one that
+        readers do not see yet. Reads from the disk.
+        """
     def offsets_before(self, timestamp_ms: int, count_max: int) -> list[int]: ...
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]: ...  # (epoch, end offset), or (-1, -1)
     def epoch_of(self, offset: int) -> int: ...  # -1 if unknown

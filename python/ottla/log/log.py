@@ -317,10 +317,7 @@ class Log:
     def find(self, when: int | datetime) -> int | None:
         """The offset of the first record that is at least as young as `when`; None if all are older."""
         found = self._log.offset_for_timestamp(_milliseconds(when, "when"))
-        if found is None:
-            return None
-        offset, _timestamp_ms, _leader_epoch = found
-        return offset
+        return None if found is None else found.offset
 
     def verify(self) -> Report:
         """Reads every file and says what is damaged, where. Changes nothing."""

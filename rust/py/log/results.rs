@@ -148,6 +148,38 @@ impl FileSlice {
     }
 }
 
+/// The record that a search by time found.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct TimestampMatch {
+    pub offset: i64,
+    pub timestamp_ms: i64,
+    pub leader_epoch: i32,
+}
+
+impl From<log::read::TimestampMatch> for TimestampMatch {
+    fn from(found: log::read::TimestampMatch) -> Self {
+        Self {
+            offset: found.offset,
+            timestamp_ms: found.timestamp_ms,
+            leader_epoch: found.leader_epoch,
+        }
+    }
+}
+
+#[pymethods]
+impl TimestampMatch {
+    fn __repr__(&self) -> String {
+        let Self {
+            offset,
+            timestamp_ms,
+            leader_epoch,
+        } = self;
+        format!(
+            "TimestampMatch(offset={offset}, timestamp_ms={timestamp_ms}, leader_epoch={leader_epoch})"
+        )
+    }
+}
+
 #[pyclass(frozen, module = "ottla._core")]
 pub struct ReadInfo(pub log::ReadInfo);
 

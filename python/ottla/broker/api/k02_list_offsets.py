@@ -34,15 +34,15 @@ from ottla.wire.k02_list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Log
+    from ottla._core import Log, TimestampMatch
     from ottla.broker.call import Call
     from ottla.broker.rooms import LogRooms
 
     ListOffsets: TypeAlias = "Call[ListOffsetsRequest, ListOffsetsResponse]"
 
-#: Of a partition's log: offset, timestamp and leader epoch of the first record that is young enough, None without
-#: one, or an error code.
-Times: TypeAlias = "dict[Log, tuple[int, int, int] | int | None]"
+#: The first record that is young enough, None without one, or an error code.
+Found: TypeAlias = "TimestampMatch | int | None"
+Times: TypeAlias = "dict[Log, Found]"
 
 
 def handle(call: ListOffsets, rooms: LogRooms) -> None:
@@ -106,7 +106,7 @@ def _answer(call: ListOffsets, rooms: LogRooms, asked: ListOffsetsRequest, times
         call.reply(ListOffsetsResponse(topics=topics))
         return
 
-    def found(results: list[tuple[int, int, int] | int | None] | None, _error: BaseException | None) -> None:
+    def found(results: list[Found] | None, _error: BaseException | None) -> None:
         known = [StorageError.code] * len(unknown) if results is None else results
         _begin(call, rooms, asked, {**times, **dict(zip(unknown, known, strict=True))})
 
@@ -148,8 +148,8 @@ def _find(
     found = times[log]
     if isinstance(found, int):
         raise kafka_error(found, str(partition))
-    if found is not None and found[0] < end:
-        return found
+    if found is not None and found.offset < end:
+        return found.offset, found.timestamp_ms, found.leader_epoch
     if is_behind:
         raise OffsetNotAvailable(str(partition))
     return -1, -1, -1
