@@ -29,7 +29,29 @@ def scan_segment(
 ) -> tuple[list[BatchInfo], str | None]: ...
 def read_index(data: Buffer, base_offset: int, kind: str) -> list[tuple[int, int]]: ...
 def read_transaction_index(data: Buffer) -> tuple[list[tuple[int, int, int, int]], int | None]: ...
-def read_producer_snapshot(data: Buffer) -> list[tuple[int, int, int, int, int, int, int, int]]: ...
+def read_producer_snapshot(data: Buffer) -> list[ProducerStateEntry]:
+    """The producers of a `.snapshot`, by id. Raises ValueError for what is none, and for a damaged one."""
+
+@final
+class ProducerStateEntry:
+    """One producer in a snapshot. -1 stands where there was no batch, no marker or is no open transaction."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def first_sequence(self) -> int: ...  # of its last batch, as the next two
+    @property
+    def last_sequence(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def last_timestamp_ms(self) -> int: ...
+    @property
+    def coordinator_epoch(self) -> int: ...  # of the last marker that ended a transaction of the producer
+    @property
+    def transaction_start(self) -> int: ...  # the first offset of its open transaction
 
 @final
 class LogConfig:

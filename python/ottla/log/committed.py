@@ -53,10 +53,10 @@ def _newest_snapshot(folder: Path, first_base: int, end: int) -> tuple[int, dict
     offsets = (int(path.stem) for path in folder.glob(f"*{SNAPSHOT}") if path.stem.isdecimal())
     for offset in sorted((offset for offset in offsets if first_base <= offset <= end), reverse=True):
         try:
-            rows = _core.read_producer_snapshot((folder / f"{offset:020}{SNAPSHOT}").read_bytes())
+            entries = _core.read_producer_snapshot((folder / f"{offset:020}{SNAPSHOT}").read_bytes())
         except (FileNotFoundError, KafkaError):
             continue
-        return offset, {producer_id: started for producer_id, *_, started in rows if started >= 0}
+        return offset, {each.producer_id: each.transaction_start for each in entries if each.transaction_start >= 0}
     return first_base, {}
 
 

@@ -199,7 +199,7 @@ def _producers(path: str, data: bytes) -> Iterator[Row]:
         "transaction_start",
     )
     try:
-        for row in _core.read_producer_snapshot(data):
-            yield {"file": path, **dict(zip(names, row, strict=True))}
+        for entry in _core.read_producer_snapshot(data):
+            yield {"file": path, **{name: getattr(entry, name) for name in names}}
     except ValueError as error:
         yield {"file": path, "position": 0, "damage": str(error)}

@@ -12,6 +12,7 @@ use crate::py::records::BatchInfo;
 use crate::storage::{Mode, RealStorage, Storage};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ProducerStateEntry>()?;
     module.add_function(wrap_pyfunction!(create_file, module)?)?;
     module.add_function(wrap_pyfunction!(keep_space, module)?)?;
     module.add_function(wrap_pyfunction!(verify_log, module)?)?;
@@ -97,9 +98,28 @@ fn read_index(
     }
 }
 
-/// Producer id, epoch, first and last sequence of its last batch, its last offset, last timestamp, coordinator epoch, start of its transaction
-/// or -1.
-type SnapshotRow = (i64, i16, i32, i32, i64, i64, i32, i64);
+/// One producer in a snapshot, as Kafka's class of this name.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+struct ProducerStateEntry {
+    producer_id: i64,
+    producer_epoch: i16,
+    first_sequence: i32,
+    last_sequence: i32,
+    last_offset: i64,
+    last_timestamp_ms: i64,
+    coordinator_epoch: i32,
+    transaction_start: i64,
+}
+
+#[pymethods]
+impl ProducerStateEntry {
+    fn __repr__(&self) -> String {
+        format!(
+            "<ProducerStateEntry of producer {} in epoch {}>",
+            self.producer_id, self.producer_epoch
+        )
+    }
+}
 
 /// Producer id, first, last and last stable offset of each aborted transaction, and where the first is that cannot be read.
 type AbortedRows = (Vec<(i64, i64, i64, i64)>, Option<usize>);
@@ -119,27 +139,27 @@ fn read_transaction_index(data: Input, py: Python<'_>) -> AbortedRows {
 }
 
 #[pyfunction]
-fn read_producer_snapshot(data: Input, py: Python<'_>) -> PyResult<Vec<SnapshotRow>> {
+fn read_producer_snapshot(data: Input, py: Python<'_>) -> PyResult<Vec<ProducerStateEntry>> {
     let state = log::producer_state::ProducerState::from_snapshot(data.bytes(py), 0)
         .ok_or_else(|| PyValueError::new_err("not a producer snapshot, or a damaged one"))?;
-    let mut rows: Vec<SnapshotRow> = state
+    let mut entries: Vec<_> = state
         .producers()
-        .map(|(id, producer)| {
+        .map(|(producer_id, producer)| {
             let last = producer.last_batch();
-            (
-                id,
-                producer.epoch,
-                last.map_or(-1, |last| last.first_sequence()),
-                last.map_or(-1, |last| last.last_sequence),
-                last.map_or(-1, |last| last.last_offset),
-                producer.last_timestamp_ms,
-                producer.coordinator_epoch,
-                producer.transaction_start.unwrap_or(-1),
-            )
+            ProducerStateEntry {
+                producer_id,
+                producer_epoch: producer.epoch,
+                first_sequence: last.map_or(-1, |last| last.first_sequence()),
+                last_sequence: last.map_or(-1, |last| last.last_sequence),
+                last_offset: last.map_or(-1, |last| last.last_offset),
+                last_timestamp_ms: producer.last_timestamp_ms,
+                coordinator_epoch: producer.coordinator_epoch,
+                transaction_start: producer.transaction_start.unwrap_or(-1),
+            }
         })
         .collect();
-    rows.sort_unstable();
-    Ok(rows)
+    entries.sort_unstable_by_key(|entry| entry.producer_id);
+    Ok(entries)
 }
 
 #[pyfunction]
