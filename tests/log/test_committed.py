@@ -1,10 +1,12 @@
 """Committed records read from the files of a partition, beside what a broker serves of the same partition."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ottla._core import BatchBuilder
 from ottla.log import IsolationLevel, Log
 from ottla.log.committed import SNAPSHOT
 from tests.peers.ottla import Broker, Brokers
@@ -112,3 +114,25 @@ def test_files_show_what_the_broker_shows(broker: Broker) -> None:
 def test_levels_have_names(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'read_uncommitted' or 'read_committed'"):
         Log.open(tmp_path / "t-0", "a", isolation_level="serializable")  # type: ignore[arg-type]
+
+
+def cut_off(data: bytes) -> bytes:
+    return data[:-1]
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@pytest.mark.parametrize("damage", [cut_off, flipped, lambda _: b""], ids=["cut off", "flipped", "empty"])
+def test_a_damaged_snapshot_is_as_none(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    """The batches are read then, from the first one on."""
+    folder = tmp_path / "t-0"
+    with Log.open(folder, "a") as log:
+        builder = BatchBuilder(producer_id=8, producer_epoch=0, base_sequence=0, transactional=True)
+        builder.append(1, b"k", b"v")
+        log.append_batch(builder.finish())
+    (snapshot,) = folder.glob(f"*{SNAPSHOT}")
+    snapshot.write_bytes(damage(snapshot.read_bytes()))
+    with Log.open(folder, isolation_level="read_committed") as log:
+        assert (log.last_stable_offset, log.end_offset) == (0, 1)

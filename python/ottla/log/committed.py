@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ottla import _core
-from ottla.errors import KafkaError
 
 SNAPSHOT = ".snapshot"
 ABORTED = (".txnindex", ".txnindex.swap")
@@ -54,7 +53,7 @@ def _newest_snapshot(folder: Path, first_base: int, end: int) -> tuple[int, dict
     for offset in sorted((offset for offset in offsets if first_base <= offset <= end), reverse=True):
         try:
             entries = _core.read_producer_snapshot((folder / f"{offset:020}{SNAPSHOT}").read_bytes())
-        except (FileNotFoundError, KafkaError):
+        except (FileNotFoundError, ValueError):
             continue
         return offset, {each.producer_id: each.transaction_start for each in entries if each.transaction_start >= 0}
     return first_base, {}
