@@ -17,6 +17,7 @@ use crate::replication::{
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ReplicationQuota>()?;
     module.add_class::<LargeAnswers>()?;
+    module.add_class::<PartitionToFetch>()?;
     module.add_class::<Fetcher>()?;
     module.add_class::<FetcherEvent>()?;
     module.add_class::<FetcherFigures>()
@@ -83,6 +84,47 @@ impl LargeAnswers {
     #[new]
     fn new(places: u32) -> PyResult<Self> {
         Ok(Self(Arc::new(replication::LargeAnswers::new(places)?)))
+    }
+}
+
+/// One partition that a fetcher is given.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct PartitionToFetch {
+    topic: String,
+    partition: i32,
+    log: Py<Log>,
+    leader_epoch: i32,
+}
+
+#[pymethods]
+impl PartitionToFetch {
+    #[new]
+    #[pyo3(signature = (topic, partition, log, *, leader_epoch))]
+    fn new(topic: String, partition: i32, log: Py<Log>, leader_epoch: i32) -> Self {
+        Self {
+            topic,
+            partition,
+            log,
+            leader_epoch,
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<PartitionToFetch {}-{} in epoch {}>",
+            self.topic, self.partition, self.leader_epoch
+        )
+    }
+}
+
+impl PartitionToFetch {
+    fn native(&self) -> (PartitionKey, Arc<dyn Replica>, i32) {
+        let key = PartitionKey::new(&self.topic, self.partition);
+        (
+            key,
+            Arc::new(Arc::clone(&self.log.get().log)),
+            self.leader_epoch,
+        )
     }
 }
 
@@ -208,24 +250,10 @@ impl Fetcher {
     }
 
     #[pyo3(signature = (partitions, *, is_move = false, is_agreed = false))]
-    fn add(
-        &self,
-        partitions: Vec<(String, i32, PyRef<'_, Log>, i32)>,
-        is_move: bool,
-        is_agreed: bool,
-    ) {
-        let replica = |log: &Log| -> Arc<dyn Replica> { Arc::new(Arc::clone(&log.log)) };
-        let partitions = partitions.iter();
-        let partitions = partitions
-            .map(|(topic, partition, log, leader_epoch)| {
-                (
-                    PartitionKey::new(topic, *partition),
-                    replica(log),
-                    *leader_epoch,
-                )
-            })
-            .collect();
-        self.0.add_under(partitions, Terms { is_move, is_agreed });
+    fn add(&self, partitions: Vec<Py<PartitionToFetch>>, is_move: bool, is_agreed: bool) {
+        let partitions = partitions.iter().map(|each| each.get().native());
+        let terms = Terms { is_move, is_agreed };
+        self.0.add_under(partitions.collect(), terms);
     }
 
     fn remove(&self, py: Python<'_>, partitions: Vec<(String, i32)>) {

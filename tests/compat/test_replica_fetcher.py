@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from ottla._core import Fetcher, Hub, LargeAnswers, Log, LogConfig, LogDirectory, ReplicationQuota
+from ottla._core import Fetcher, Hub, LargeAnswers, Log, LogConfig, LogDirectory, PartitionToFetch, ReplicationQuota
 from ottla.wire.k19_create_topics import (
     CREATE_TOPICS,
     CreatableReplicaAssignment,
@@ -86,7 +86,7 @@ def following(path: Path, port: int, leader_epoch: int, **changed: Any) -> Itera
     }
     fetcher = Fetcher(**{**settings, **changed})
     try:
-        fetcher.add([("t", index, log, leader_epoch) for index, log in enumerate(logs)])
+        fetcher.add([PartitionToFetch("t", index, log, leader_epoch=leader_epoch) for index, log in enumerate(logs)])
         yield fetcher, logs
     finally:
         fetcher.close()

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import trio
 
-from ottla._core import Fetcher, LargeAnswers
+from ottla._core import Fetcher, LargeAnswers, PartitionToFetch
 from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
 from ottla.controller.model import Partition as Known
@@ -181,7 +181,7 @@ async def test_thousands_of_partitions_are_told_in_steps(tmp_path: Path) -> None
                 completions=broker.server.hub.completions,
                 token=token,
             )
-            fetcher.add([(TOPIC, index, log, 1) for index in range(THOUSANDS)])
+            fetcher.add([PartitionToFetch(TOPIC, index, log, leader_epoch=1) for index in range(THOUSANDS)])
             # As for a leader that has no address: the broker looks at all of them when metadata change.
             thread = _Thread(OTHER, 0)
             running = SimpleNamespace(fetcher=fetcher, address=None, token=token)

@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla._core import Log, ReplicationQuota
+from ottla._core import Log, PartitionToFetch, ReplicationQuota
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
 from ottla.config import BrokerConfig
 from ottla.errors import KafkaError
@@ -71,13 +71,14 @@ class ScriptedFetcher:
         self.is_closed = False
         self._events: list[Event] = []
 
-    def add(self, rows: list[tuple[str, int, Log, int]], *, is_move: bool = False, is_agreed: bool = False) -> None:
+    def add(self, rows: list[PartitionToFetch], *, is_move: bool = False, is_agreed: bool = False) -> None:
         assert not self.is_closed
-        for topic, index, _, epoch in rows:
-            self.has[topic, index] = epoch
+        for row in rows:
+            index = row.partition
+            self.has[row.topic, index] = row.leader_epoch
             (self.moved.add if is_move else self.moved.discard)(index)
             (self.agreed.add if is_agreed else self.agreed.discard)(index)
-            self.adds.append((index, epoch))
+            self.adds.append((index, row.leader_epoch))
 
     def remove(self, keys: list[tuple[str, int]]) -> None:
         for key in keys:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla._core import FetchRequest, FetchRow, Log, Request
+from ottla._core import FetchRequest, FetchRow, Log, PartitionToFetch, Request
 from tests.net.support import serving
 from tests.replication import followers
 from tests.replication.scripted_leader import Leader, fetcher, leading, listen
@@ -77,7 +77,7 @@ async def test_how_a_follower_asks(
     options = await with_settings({setting: value})
     async with serving(handler) as one:
         with closing(fetcher(one, **options)) as fetching:
-            fetching.add([("t", 0, followed[0], 4)])
+            fetching.add([PartitionToFetch("t", 0, followed[0], leader_epoch=4)])
             await one.until(lambda: asked)
     assert asked == [value]
 
@@ -98,7 +98,7 @@ async def test_a_partition_that_failed_is_asked_for_after_the_backoff(
     options = await with_settings({"replica.fetch.backoff.ms": int(backoff_s * 1000)})
     async with serving(handler) as one:
         with closing(fetcher(one, **options)) as fetching:
-            fetching.add([("t", 0, followed[0], 4)])
+            fetching.add([PartitionToFetch("t", 0, followed[0], leader_epoch=4)])
             await one.until(lambda: len(times) == 2)
     assert times[1] - times[0] >= backoff_s * 0.95
 
@@ -114,7 +114,7 @@ async def test_a_leader_that_does_not_answer_is_given_up_after_the_timeout(
         with closing(fetcher(one, **options)) as fetching:
             heard = listen(one, fetching)
             begin = time.monotonic()
-            fetching.add([("t", 0, followed[0], 4)])
+            fetching.add([PartitionToFetch("t", 0, followed[0], leader_epoch=4)])
             await one.until(lambda: heard)
             assert time.monotonic() - begin >= timeout_s
             assert [event.kind for event in heard] == ["connection"]
@@ -129,7 +129,7 @@ async def test_the_buffer_of_the_socket(
     options = await with_settings({"replica.socket.receive.buffer.bytes": size})
     async with serving(leader) as one:
         with closing(fetcher(one, **options)) as fetching:
-            fetching.add([("t", 0, followed[0], 4)])
+            fetching.add([PartitionToFetch("t", 0, followed[0], leader_epoch=4)])
             await one.until(lambda: leader.asked)
             # Linux takes as much again for its own accounts.
             assert received_into(one.port) == [2 * size]

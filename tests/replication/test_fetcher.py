@@ -10,6 +10,7 @@ import pytest
 from ottla._core import (
     FetchRow,
     Log,
+    PartitionToFetch,
     Request,
 )
 from tests.net.support import batch, serving
@@ -29,6 +30,11 @@ def write(log: Log, *values: bytes) -> None:
     log.append_bytes(batch(*values), 4)
 
 
+def to_fetch(logs: list[Log]) -> list[PartitionToFetch]:
+    """The topic's partitions from 0 on, in the epoch of `write`."""
+    return [PartitionToFetch("t", partition, log, leader_epoch=4) for partition, log in enumerate(logs)]
+
+
 @pytest.mark.parametrize("version", [11, 12])
 async def test_a_follower_gets_what_its_leader_has(version: int, leading: list[Log], following: list[Log]) -> None:
     leader = Leader(leading)
@@ -37,7 +43,7 @@ async def test_a_follower_gets_what_its_leader_has(version: int, leading: list[L
     async with serving(leader) as one:
         with closing(fetcher(one, fetch_version=version)) as fetching:
             heard = listen(one, fetching)
-            fetching.add([("t", partition, log, 4) for partition, log in enumerate(following)])
+            fetching.add(to_fetch(following))
             await one.until(lambda: following[0].end_offset == 2 and len(leader.asked) == 2)
             epoch = 4 if version == 12 else -1
             assert leader.asked == [(0, 0, [(0, 0, 4, -1), (1, 0, 4, -1)]), (7, 1, [(0, 2, 4, epoch)])]
@@ -71,7 +77,7 @@ async def test_an_empty_follower_of_a_log_that_starts_inside_a_batch(leading: li
             heard = listen(one, fetching)
             # As `Following` does when it hears that 0 is out of range.
             follower.truncate_fully_and_start_at(5, 4)
-            fetching.add([("t", 0, follower, 4)])
+            fetching.add(to_fetch([follower]))
             await one.until(lambda: bool(heard) or follower.high_watermark == 11)
             await one.until(lambda: bool(heard) or follower.start_offset == 5)
             assert heard == []
@@ -86,7 +92,7 @@ async def test_events_wake_the_loop_again_and_again(leading: list[Log], followin
     async with serving(leader) as one:
         with closing(fetcher(one)) as fetching:
             heard = listen(one, fetching)
-            fetching.add([("t", partition, log, 4) for partition, log in enumerate(following)])
+            fetching.add(to_fetch(following))
             await one.until(lambda: len(heard) == 2)
             heard.sort(key=lambda event: event.partition)
             told = [(event.topic, event.partition, event.leader_epoch, event.kind, event.code) for event in heard]
@@ -101,7 +107,7 @@ async def test_events_wake_the_loop_again_and_again(leading: list[Log], followin
             await one.until(lambda: following[1].end_offset == 1)
             assert following[0].end_offset == 0
             assert fetching.figures().partitions == 1
-            fetching.add([("t", 0, following[0], 4)])
+            fetching.add(to_fetch(following[:1]))
             # The Fetch that asks without it may still be on its way.
             await one.until(lambda: leader.kept is not None)
             leader.answer(is_due=True)
@@ -128,7 +134,7 @@ async def test_a_lost_connection_is_told_and_made_anew(leading: list[Log], follo
     async with serving(handler) as one:
         with closing(fetcher(one)) as fetching:
             heard = listen(one, fetching)
-            fetching.add([("t", 0, following[0], 4)])
+            fetching.add(to_fetch(following[:1]))
             await one.until(lambda: len(one.gone) >= 3)
             (event,) = heard
             assert (event.topic, event.partition, event.leader_epoch, event.kind) == ("", -1, -1, "connection")
@@ -142,7 +148,7 @@ async def test_nothing_is_appended_after_remove_and_close(leading: list[Log], fo
     leader = Leader(leading)
     async with serving(leader) as one:
         with closing(fetcher(one)) as fetching:
-            fetching.add([("t", partition, log, 4) for partition, log in enumerate(following)])
+            fetching.add(to_fetch(following))
             await one.until(lambda: len(leader.asked) == 2 and leader.kept)
             fetching.remove([("t", 0), ("gone", 3)])
             for log in leading:
@@ -153,7 +159,7 @@ async def test_nothing_is_appended_after_remove_and_close(leading: list[Log], fo
             assert fetching.figures().lags == [("t", 1, 0)]
             # A read that is in progress is interrupted.
             fetching.close()
-            fetching.add([("t", 0, following[0], 4)])
+            fetching.add(to_fetch(following[:1]))
             leader.answer(is_due=True)
             await one.until(lambda: one.hub.connections == 0)
             assert following[0].end_offset == 0

@@ -1,5 +1,6 @@
 """The fetcher and its quota (rust/py/replication.rs)."""
 
+from collections.abc import Sequence
 from typing import Self, final
 
 from ottla._core._log import Log
@@ -40,6 +41,22 @@ class LargeAnswers:
     def __new__(cls, places: int) -> Self: ...
 
 @final
+class PartitionToFetch:
+    """One partition that a fetcher is given: what it fetches goes into `log`, as long as `leader_epoch` is the newest
+    that leader and log know.
+    """
+
+    def __new__(cls, topic: str, partition: int, log: Log, *, leader_epoch: int) -> Self: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def log(self) -> Log: ...
+    @property
+    def leader_epoch(self) -> int: ...
+
+@final
 class Fetcher:
     """A thread that fetches partitions from one leader and appends them to their logs. Safe from any thread.
 
@@ -76,10 +93,8 @@ class Fetcher:
         completions: Completions,
         token: int,
     ) -> Self: ...
-    def add(
-        self, partitions: list[tuple[str, int, Log, int]], *, is_move: bool = False, is_agreed: bool = False
-    ) -> None:
-        """Topic, partition, log, leader epoch: fetches them, each from its log's end on, until an event pauses it.
+    def add(self, partitions: Sequence[PartitionToFetch], *, is_move: bool = False, is_agreed: bool = False) -> None:
+        """Fetches these partitions, each from its log's end on, until an event pauses it.
         `is_move`: a reassignment adds these replicas, and what they fetch counts as `reassignment_bytes_in`, too.
         `is_agreed`: these logs are known to agree with the leader's, though their epochs do not tell. The leader is not
         asked to compare epochs, and batches may be of newer epochs than the leader's.

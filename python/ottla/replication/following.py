@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import trio
 
-from ottla._core import Fetcher, LargeAnswers
+from ottla._core import Fetcher, LargeAnswers, PartitionToFetch
 from ottla.errors import KafkaError, ProtocolError, StorageError
 from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
 from ottla.logging_setup import Repeated, of_partition
@@ -51,7 +51,7 @@ from ottla.slices import Slices
 from ottla.wire.k01_fetch import FETCH
 
 if TYPE_CHECKING:
-    from ottla._core import FetcherEvent, Log, ReplicationQuota
+    from ottla._core import FetcherEvent, ReplicationQuota
     from ottla.config import BrokerConfig
     from ottla.net import Server
     from ottla.peers import Peers
@@ -519,14 +519,15 @@ class Following:
             self._troubles.log(logging.ERROR, (thread.leader, str(problem)), message, thread.leader, *address, problem)
             self._later(*several)
             return
-        rows: dict[tuple[bool, bool], list[tuple[str, int, Log, int]]] = {}
+        rows: dict[tuple[bool, bool], list[PartitionToFetch]] = {}
         slices = Slices(own=True)
         for one in several:
             await slices.row()
             one.generation += 1
             self._threads[one.key] = thread
             terms = one.partition.adds(self._broker_id), one.is_agreed
-            rows.setdefault(terms, []).append((*one.key, one.partition.log, one.leader_epoch))
+            row = PartitionToFetch(*one.key, one.partition.log, leader_epoch=one.leader_epoch)
+            rows.setdefault(terms, []).append(row)
         for (is_move, is_agreed), some in rows.items():
             await trio.to_thread.run_sync(partial(fetcher.add, some, is_move=is_move, is_agreed=is_agreed))
 
