@@ -224,7 +224,7 @@ def test_the_log_directory_refuses_them_too(tmp_path: Path, topic: str, partitio
         lambda: directory.create(topic, [partition], config),
         lambda: directory.create_future(topic, partition, config),
         lambda: directory.load(topic, partition, config),
-        lambda: directory.begin_epochs([(topic, partition, 1)]),
+        lambda: directory.begin_epochs({(topic, partition): 1}),
         lambda: directory.delete(topic, partition),
     ):
         with pytest.raises(InvalidTopic, match="there can be no partition"):

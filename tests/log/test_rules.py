@@ -121,11 +121,15 @@ def test_a_follower_keeps_what_it_gets(make: Factory) -> None:
 def test_many_logs_follow_and_are_cut(tmp_path: Path) -> None:
     directory = _core.LogDirectory.open(tmp_path)
     logs = directory.create("t", [0, 1, 2], _core.LogConfig())
-    assert directory.follow([("t", 0, 3), ("t", 1, 3)]) == [None, None]
+    assert directory.follow({("t", 0): 3, ("t", 1): 3}) == {}
     for log in logs:
         log.append_as_follower(batch(b"a", epoch=3) + batch(b"b", offset=1, epoch=3), 3)
-    older, same, unknown = directory.follow([("t", 0, 2), ("t", 1, 3), ("t", 7, 3)])
-    assert (type(older), same, type(unknown)) == (errors.NotLeaderOrFollower, None, errors.StorageError)
+    failed = directory.follow({("t", 0): 2, ("t", 1): 3, ("t", 7): 3})
+    # The first is in a newer epoch, the last is not there.
+    assert {key: type(error) for key, error in failed.items()} == {
+        ("t", 0): errors.NotLeaderOrFollower,
+        ("t", 7): errors.StorageError,
+    }
     with pytest.raises(errors.NotLeaderOrFollower):
         logs[0].append_as_follower(batch(b"c", offset=2, epoch=2), 2)
     with pytest.raises(errors.NotLeaderOrFollower):

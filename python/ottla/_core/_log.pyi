@@ -321,12 +321,15 @@ class LogDirectory:
     def delete_old_segments(self, now_ms: int) -> tuple[list[tuple[str, int, int]], KafkaError | None]: ...
     def create_future(self, topic: str, partition: int, config: LogConfig) -> Log: ...  # to move it here
     def replace(self, current: Log, future: Log, to: LogDirectory) -> bool: ...  # False: too much is left to copy
-    # The next three without the GIL, and not for the loop. What went wrong for each in its place, None where nothing
-    # did. Each is (topic, partition, leader epoch).
-    def begin_epochs(self, epochs: list[tuple[str, int, int]]) -> list[KafkaError | None]: ...
-    # Fences each, then waits for the appends that are queued for it.
-    def follow(self, epochs: list[tuple[str, int, int]]) -> list[KafkaError | None]: ...
-    # Each (topic, partition, offset, leader epoch); one checkpoint for all.
+    # The next four without the GIL, and not for the loop.
+    def begin_epochs(self, epochs: dict[tuple[str, int], int]) -> dict[tuple[str, int], KafkaError]:
+        """`Log.begin_epoch` for many: the leader epoch of each (topic, partition). Returns what failed."""
+    def follow(self, epochs: dict[tuple[str, int], int]) -> dict[tuple[str, int], KafkaError]:
+        """`Log.fence` for many: the leader epoch of each (topic, partition). When it returns, the appends that were
+        queued for them are over. Returns what failed.
+        """
+    # What went wrong for each in its place, None where nothing did. Each is (topic, partition, offset, leader epoch);
+    # one checkpoint for all.
     def truncate(self, cuts: list[tuple[str, int, int, int]]) -> list[KafkaError | None]: ...
     def start_anew(
         self, cuts: list[tuple[str, int, int, int]]

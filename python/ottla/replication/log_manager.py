@@ -385,28 +385,25 @@ class LogManager:
     async def _in_directories(
         self,
         epochs: Mapping[PartitionKey, int],
-        work: Callable[[LogDirectory, list[tuple[str, int, int]]], list[KafkaError | None]],
+        work: Callable[[LogDirectory, dict[PartitionKey, int]], dict[PartitionKey, KafkaError]],
     ) -> dict[PartitionKey, StorageError]:
         """Does `work` for each directory on a thread, for all its partitions at once, and returns their errors."""
-        rows: dict[DataDirectory, list[tuple[str, int, int]]] = {}
+        by_directory: dict[DataDirectory, dict[PartitionKey, int]] = {}
         slices = Slices(own=True)
-        for (topic, index), epoch in epochs.items():
+        for key, epoch in epochs.items():
             await slices.row()
-            directory = self._homes.get((topic, index))
+            directory = self._homes.get(key)
             if directory is not None:
-                rows.setdefault(directory, []).append((topic, index, epoch))
+                by_directory.setdefault(directory, {})[key] = epoch
         failed: dict[PartitionKey, StorageError] = {}
-        for directory, each in rows.items():
+        for directory, each in by_directory.items():
             if directory.native is None:
                 # It failed a moment ago, and its partitions are offline.
                 continue
-            for (topic, index, _), error in zip(
-                each, await trio.to_thread.run_sync(work, directory.native, each), strict=True
-            ):
-                if error is not None:
-                    # Also of a log that is in a newer epoch already: nothing may be appended to it under this one.
-                    failure = error if isinstance(error, StorageError) else StorageError(str(error))
-                    failed[topic, index] = failure
+            errors = await trio.to_thread.run_sync(work, directory.native, each)
+            for key, error in errors.items():
+                # Also of a log that is in a newer epoch already: nothing may be appended to it under this one.
+                failed[key] = error if isinstance(error, StorageError) else StorageError(str(error))
         return failed
 
     async def truncate(self, cuts: Sequence[Truncation]) -> list[KafkaError | None]:

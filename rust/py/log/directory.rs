@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use super::{Log, LogConfig, Reports};
 use crate::log::names::TopicPartition;
@@ -46,11 +47,29 @@ fn errors<T>(results: Vec<Result<T, LogError>>) -> Vec<Option<PyErr>> {
 }
 
 /// Each partition with its leader epoch.
-fn of_partitions(epochs: Vec<(String, i32, i32)>) -> Result<Vec<(TopicPartition, i32)>, LogError> {
-    let epochs = epochs.into_iter();
+fn of_partitions(epochs: &Bound<'_, PyDict>) -> PyResult<Vec<(TopicPartition, i32)>> {
+    let epochs = epochs.iter();
     epochs
-        .map(|(topic, number, epoch)| Ok((TopicPartition::new(topic, number)?, epoch)))
+        .map(|(key, epoch)| {
+            let (topic, number) = key.extract::<(String, i32)>()?;
+            Ok((TopicPartition::new(topic, number)?, epoch.extract()?))
+        })
         .collect()
+}
+
+/// The errors, by partition.
+fn failures<'py>(
+    py: Python<'py>,
+    epochs: Vec<(TopicPartition, i32)>,
+    results: Vec<Result<(), LogError>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let results = epochs.into_iter().zip(results);
+    results
+        .filter_map(|((of, _), result)| {
+            let error = result.err()?;
+            Some(((of.topic, of.partition), PyErr::from(error)))
+        })
+        .into_py_dict(py)
 }
 
 type ToCut = (TopicPartition, i64, i32);
@@ -227,24 +246,24 @@ impl LogDirectory {
         })?)
     }
 
-    fn begin_epochs(
+    fn begin_epochs<'py>(
         &self,
-        py: Python<'_>,
-        epochs: Vec<(String, i32, i32)>,
-    ) -> PyResult<Vec<Option<PyErr>>> {
+        py: Python<'py>,
+        epochs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let epochs = of_partitions(epochs)?;
-        Ok(errors(py.detach(|| {
-            self.directory.begin_epochs(&epochs, threads())
-        })))
+        let begun = py.detach(|| self.directory.begin_epochs(&epochs, threads()));
+        failures(py, epochs, begun)
     }
 
-    fn follow(
+    fn follow<'py>(
         &self,
-        py: Python<'_>,
-        epochs: Vec<(String, i32, i32)>,
-    ) -> PyResult<Vec<Option<PyErr>>> {
+        py: Python<'py>,
+        epochs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let epochs = of_partitions(epochs)?;
-        Ok(errors(py.detach(|| self.directory.follow_many(&epochs))))
+        let fenced = py.detach(|| self.directory.follow_many(&epochs));
+        failures(py, epochs, fenced)
     }
 
     fn truncate(
