@@ -14,7 +14,7 @@ use pyo3::types::PyList;
 use pyo3::{PyClass, PyClassInitializer};
 
 pub use config::LogConfig;
-pub use directory::LogDirectory;
+pub use directory::{LogDirectory, LogEnd};
 pub use results::{
     AppendInfo, FileSlice, LogFigures, ReadInfo, TimestampMatch, Unwritten, Written,
 };
@@ -42,6 +42,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TimestampMatch>()?;
     module.add_class::<Log>()?;
     module.add_class::<Producers>()?;
+    module.add_class::<LogEnd>()?;
     module.add_class::<LogDirectory>()?;
     module.add_class::<TopicTraffic>()?;
     module.add_class::<TrafficCounts>()?;

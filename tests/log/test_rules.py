@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla import _core, errors
-from ottla._core import Log, LogConfig
+from ottla._core import Log, LogConfig, LogEnd
 from tests.support.waiting import eventually
 
 from .batches import batch
@@ -134,14 +134,18 @@ def test_many_logs_follow_and_are_cut(tmp_path: Path) -> None:
         logs[0].append_as_follower(batch(b"c", offset=2, epoch=2), 2)
     with pytest.raises(errors.NotLeaderOrFollower):
         logs[0].truncate_to(0, 2)
-    cuts = [("t", 0, 1, 3), ("t", 1, 1, 2), ("t", 2, 1, 3), ("t", 7, 1, 3), ("t", 2, -1, 3)]
-    found = [type(error) for error in directory.truncate(cuts)]
+
+    def ends(offset: int) -> list[LogEnd]:
+        """The second is of an older epoch, the fourth is not there, the last is below everything."""
+        rows = [(0, offset, 3), (1, offset, 2), (2, 1, 3), (7, offset, 3), (2, -1, 3)]
+        return [LogEnd("t", partition, end, leader_epoch=epoch) for partition, end, epoch in rows]
+
+    found = [type(error) for error in directory.truncate(ends(1))]
     none = type(None)
     assert found == [none, errors.NotLeaderOrFollower, none, errors.StorageError, errors.OffsetOutOfRange]
     assert [log.end_offset for log in logs] == [1, 2, 1]
     assert "t 0 0" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
-    cuts = [("t", 0, 9, 3), ("t", 1, 9, 2), ("t", 2, 1, 3), ("t", 7, 1, 3), ("t", 2, -1, 3)]
-    found = [type(error) for error in directory.start_anew(cuts)]
+    found = [type(error) for error in directory.start_anew(ends(9))]
     assert found == [none, errors.NotLeaderOrFollower, none, errors.StorageError, errors.OffsetOutOfRange]
     assert [(log.start_offset, log.end_offset) for log in logs] == [(9, 9), (0, 2), (1, 1)]
     assert "t 0 9" in (tmp_path / "recovery-point-offset-checkpoint").read_text()

@@ -288,6 +288,20 @@ class Log:
     def close(self, *, flush: bool = True) -> None: ...
 
 @final
+class LogEnd:
+    """Where the log of a partition is to end. NotLeaderOrFollower if it is not in `leader_epoch` any more."""
+
+    def __new__(cls, topic: str, partition: int, offset: int, *, leader_epoch: int) -> Self: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+
+@final
 class LogDirectory:
     """A data directory, locked. Between `open` and `close(clean=True)` it counts as not stopped cleanly."""
 
@@ -328,12 +342,12 @@ class LogDirectory:
         """`Log.fence` for many: the leader epoch of each (topic, partition). When it returns, the appends that were
         queued for them are over. Returns what failed.
         """
-    # What went wrong for each in its place, None where nothing did. Each is (topic, partition, offset, leader epoch);
-    # one checkpoint for all.
-    def truncate(self, cuts: list[tuple[str, int, int, int]]) -> list[KafkaError | None]: ...
-    def start_anew(
-        self, cuts: list[tuple[str, int, int, int]]
-    ) -> list[KafkaError | None]: ...  # the same, of all of it
+    def truncate(self, ends: Sequence[LogEnd]) -> list[KafkaError | None]:
+        """`Log.truncate_to` for many, with one checkpoint. Returns for each what kept it from happening."""
+    def start_anew(self, ends: Sequence[LogEnd]) -> list[KafkaError | None]:
+        """`Log.truncate_fully_and_start_at` for many, with one checkpoint. Returns for each what kept it from
+        happening.
+        """
     def delete(self, topic: str, partition: int) -> None: ...
     def release(self, topic: str, partition: int) -> None: ...  # closes the log; its folder is the caller's then
     def missing(self) -> list[tuple[str, int]]: ...  # after load_all: those that the checkpoints name, without a folder

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import trio
 
-from ottla._core import LogDirectory
+from ottla._core import LogDirectory, LogEnd
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.coordination import znodes
 from ottla.errors import KafkaError, StorageError, counted
@@ -420,12 +420,12 @@ class LogManager:
                     places = [
                         place for place, one in enumerate(cuts) if natives[place] is home and one.is_anew is is_anew
                     ]
-                    rows = [
-                        (one.partition.topic, one.partition.index, one.offset, one.leader_epoch)
+                    ends = [
+                        LogEnd(one.partition.topic, one.partition.index, one.offset, leader_epoch=one.leader_epoch)
                         for one in map(cuts.__getitem__, places)
                     ]
                     # One checkpoint for all of them.
-                    for place, error in zip(places, work(rows) if rows else (), strict=True):
+                    for place, error in zip(places, work(ends) if ends else (), strict=True):
                         errors[place] = error
             return errors
 

@@ -72,14 +72,48 @@ fn failures<'py>(
         .into_py_dict(py)
 }
 
+/// Where a log is to end.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct LogEnd {
+    topic: String,
+    partition: i32,
+    offset: i64,
+    leader_epoch: i32,
+}
+
+#[pymethods]
+impl LogEnd {
+    #[new]
+    #[pyo3(signature = (topic, partition, offset, *, leader_epoch))]
+    fn new(topic: String, partition: i32, offset: i64, leader_epoch: i32) -> Self {
+        Self {
+            topic,
+            partition,
+            offset,
+            leader_epoch,
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        let Self {
+            topic,
+            partition,
+            offset,
+            leader_epoch,
+        } = self;
+        format!("<LogEnd of {topic}-{partition} at {offset} in epoch {leader_epoch}>")
+    }
+}
+
 type ToCut = (TopicPartition, i64, i32);
 
-fn to_cut(cuts: Vec<(String, i32, i64, i32)>) -> Result<Vec<ToCut>, LogError> {
-    let cuts = cuts.into_iter();
-    cuts.map(|(topic, number, offset, epoch)| {
-        Ok((TopicPartition::new(topic, number)?, offset, epoch))
-    })
-    .collect()
+fn to_cut(ends: &[Py<LogEnd>]) -> Result<Vec<ToCut>, LogError> {
+    let cut = |end: &Py<LogEnd>| {
+        let end = end.get();
+        let partition = TopicPartition::new(end.topic.as_str(), end.partition)?;
+        Ok((partition, end.offset, end.leader_epoch))
+    };
+    ends.iter().map(cut).collect()
 }
 
 /// For names of folders that must not be there yet.
@@ -266,22 +300,14 @@ impl LogDirectory {
         failures(py, epochs, fenced)
     }
 
-    fn truncate(
-        &self,
-        py: Python<'_>,
-        cuts: Vec<(String, i32, i64, i32)>,
-    ) -> PyResult<Vec<Option<PyErr>>> {
-        let cuts = to_cut(cuts)?;
+    fn truncate(&self, py: Python<'_>, ends: Vec<Py<LogEnd>>) -> PyResult<Vec<Option<PyErr>>> {
+        let cuts = to_cut(&ends)?;
         let truncated = py.detach(|| self.directory.truncate_many(&cuts, threads()));
         Ok(errors(truncated))
     }
 
-    fn start_anew(
-        &self,
-        py: Python<'_>,
-        cuts: Vec<(String, i32, i64, i32)>,
-    ) -> PyResult<Vec<Option<PyErr>>> {
-        let cuts = to_cut(cuts)?;
+    fn start_anew(&self, py: Python<'_>, ends: Vec<Py<LogEnd>>) -> PyResult<Vec<Option<PyErr>>> {
+        let cuts = to_cut(&ends)?;
         let begun = py.detach(|| self.directory.start_many_anew(&cuts, threads()));
         Ok(errors(begun))
     }
