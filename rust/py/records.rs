@@ -112,6 +112,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::ColumnBuffer>()?;
     module.add_class::<columns::Columns>()?;
     module.add_class::<decoder::ColumnDecoder>()?;
+    module.add_class::<mirror::CopiedBatch>()?;
+    module.add_class::<mirror::Copied>()?;
     module.add_class::<mirror::Mirror>()?;
     module.add_class::<reader::BatchInfo>()?;
     module.add_class::<reader::Record>()?;

@@ -215,6 +215,8 @@ async def test_a_header_is_not_added_where_names_say_it() -> None:
     copies = _core.Mirror()
     builder = _core.BatchBuilder()
     builder.append(1, None, b"v", ())
-    ((data, records, first, last, is_unopened),), next_offset = copies.copy(builder.finish(), 0)
-    assert (records, first, last, is_unopened, next_offset) == (1, 0, 0, True, 1)
-    assert [record.headers for record in _core.RecordReader(data)] == [[]]
+    copied = copies.copy(builder.finish(), 0)
+    (batch,) = copied.batches
+    assert (batch.records, batch.first_offset, batch.last_offset, copied.next_offset) == (1, 0, 0, 1)
+    assert batch.is_unopened
+    assert [record.headers for record in _core.RecordReader(batch.data)] == [[]]

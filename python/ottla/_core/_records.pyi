@@ -168,6 +168,30 @@ class Record:
     def headers(self) -> list[tuple[str, bytes | None]]: ...
 
 @final
+class CopiedBatch:
+    """A batch for the other cluster. Its offsets are those of its records where they come from."""
+
+    @property
+    def data(self) -> bytes: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def is_unopened(self) -> bool: ...  # only its header was written anew
+
+@final
+class Copied:
+    """The batches that a Mirror made of what was fetched."""
+
+    @property
+    def batches(self) -> list[CopiedBatch]: ...  # made anew at each look
+    @property
+    def next_offset(self) -> int: ...  # after all that was looked at
+
+@final
 class Mirror:
     """Makes batches for a partition of another cluster of what was fetched (rust/records/mirror.rs)."""
 
@@ -179,9 +203,10 @@ class Mirror:
         header: tuple[bytes, bytes] | None = None,
         stops: Sequence[bytes] = ...,
     ) -> Self: ...
-    def copy(
-        self, data: Buffer, offset: int, aborted: Sequence[tuple[int, int]] = ...
-    ) -> tuple[list[tuple[bytes, int, int, int, bool]], int]: ...  # bytes, records, first and last offset, unopened
+    def copy(self, data: Buffer, offset: int, aborted: Sequence[tuple[int, int]] = ...) -> Copied:
+        """Copies the whole batches of `data` that have records from `offset` on, but no transaction of `aborted`:
+        (producer id, first offset) of each. Stops before what is damaged; raises CorruptMessage if that comes first.
+        """
 
 @final
 class RecordReader:

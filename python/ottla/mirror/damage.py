@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 def before_damage(
     mirror: _core.Mirror, records: memoryview, position: int, aborted: Sequence[tuple[int, int]]
-) -> tuple[list[tuple[bytes, int, int, int, bool]], int]:
-    """As `_core.Mirror.copy`, of the batches before the first that cannot be copied."""
+) -> _core.Copied | None:
+    """As `_core.Mirror.copy`, of the batches before the first that cannot be copied. None if there are none."""
     try:
         ends = [each.position for each in _core.read_batches(records, check_crc=False)]
     except CorruptMessage:
-        return [], position
-    found: tuple[list[tuple[bytes, int, int, int, bool]], int] = ([], position)
+        return None
+    found: _core.Copied | None = None
     # So many batches can be copied at least, and at most.
     least, most = 0, max(len(ends) - 1, 0)
     while least < most:

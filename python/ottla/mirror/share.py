@@ -276,32 +276,34 @@ class Share(RebalanceListener):
         assert answer.records is not None
         aborted = answer.aborted_transactions or []
         try:
-            batches, next_offset = self._mirror.copy(answer.records, position, aborted)
+            copied = self._mirror.copy(answer.records, position, aborted)
         except CorruptMessage as error:
-            batches, next_offset = before_damage(self._mirror, answer.records, position, aborted)
-            if not batches and next_offset == position:
+            before = before_damage(self._mirror, answer.records, position, aborted)
+            if before is None or before.next_offset == position:
                 self._say_damaged(partition, position, error)
                 return
+            copied = before
         if self._damaged.pop(partition, None) is not None:
             logger.warning("%s: %s is copied again from offset %d on", self._flow, partition, position)
         self._begin()
         mirror = self._mirror_of(partition)
         is_transactional = isinstance(self._producer, TransactionalProducer)
-        for data, records, first_offset, last_offset, is_unopened in batches:
+        for batch in copied.batches:
             await self._has_room()
-            receipt = await self._producer.send_encoded(mirror, data, records)
-            await self._syncs.sent(partition, first_offset, last_offset, records, receipt)
-            self._figures.records += records
-            self._figures.bytes += len(data)
+            receipt = await self._producer.send_encoded(mirror, batch.data, batch.records)
+            await self._syncs.sent(partition, batch.first_offset, batch.last_offset, batch.records, receipt)
+            size_bytes = len(batch.data)
+            self._figures.records += batch.records
+            self._figures.bytes += size_bytes
             self._figures.batches += 1
-            self._figures.unopened += is_unopened
-            (newest_ms,) = _MAX_TIMESTAMP.unpack_from(data, _MAX_TIMESTAMP_AT)
+            self._figures.unopened += batch.is_unopened
+            (newest_ms,) = _MAX_TIMESTAMP.unpack_from(batch.data, _MAX_TIMESTAMP_AT)
             if is_transactional:
                 self._newest_ms = max(self._newest_ms, newest_ms)
             else:
-                self._deliveries.sent(partition, last_offset + 1, len(data), newest_ms, receipt)
-        self._deliveries.read(partition, next_offset)
-        self._reader.positions[partition] = next_offset
+                self._deliveries.sent(partition, batch.last_offset + 1, size_bytes, newest_ms, receipt)
+        self._deliveries.read(partition, copied.next_offset)
+        self._reader.positions[partition] = copied.next_offset
 
     def _say_damaged(self, partition: TopicPartition, position: int, error: CorruptMessage) -> None:
         if partition not in self._damaged:

@@ -8,8 +8,48 @@ use super::{exclusive, record_error};
 use crate::py::buffer::Input;
 use crate::records::{self, AbortedTransaction, AbortedTransactions, MirrorOptions};
 
-/// A batch, how many records it has, the offsets of the first and the last of them where they come from, and whether it travels unopened.
-type Mirrored<'py> = (Bound<'py, PyBytes>, i32, i64, i64, bool);
+/// See [`records::Mirrored`].
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct CopiedBatch {
+    data: Py<PyBytes>,
+    records: i32,
+    first_offset: i64,
+    last_offset: i64,
+    is_unopened: bool,
+}
+
+impl CopiedBatch {
+    fn new(py: Python<'_>, made: records::Mirrored) -> PyResult<Py<Self>> {
+        let batch = Self {
+            data: PyBytes::new(py, &made.bytes).unbind(),
+            records: made.records,
+            first_offset: made.first_offset,
+            last_offset: made.last_offset,
+            is_unopened: made.is_unopened,
+        };
+        Py::new(py, batch)
+    }
+}
+
+#[pymethods]
+impl CopiedBatch {
+    fn __repr__(&self) -> String {
+        let Self {
+            records,
+            first_offset,
+            last_offset,
+            ..
+        } = self;
+        format!("<CopiedBatch of {records} records from {first_offset} to {last_offset}>")
+    }
+}
+
+/// The batches that a mirror made of a buffer, and the offset after all that it looked at.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct Copied {
+    batches: Vec<Py<CopiedBatch>>,
+    next_offset: i64,
+}
 
 /// See [`records::Mirror`].
 #[pyclass(frozen, module = "ottla._core")]
@@ -35,13 +75,13 @@ impl Mirror {
     }
 
     #[pyo3(signature = (data, offset, aborted = Vec::new()))]
-    fn copy<'py>(
+    fn copy(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         data: Input,
         offset: i64,
         aborted: Vec<(i64, i64)>,
-    ) -> PyResult<(Vec<Mirrored<'py>>, i64)> {
+    ) -> PyResult<Copied> {
         let aborted: Vec<_> = aborted
             .into_iter()
             .map(|(producer_id, first_offset)| AbortedTransaction {
@@ -53,19 +93,10 @@ impl Mirror {
         let (batches, next_offset) = mirror
             .copy(data.bytes(py), offset, AbortedTransactions::new(&aborted))
             .map_err(|error| record_error(&error))?;
-        let batches = batches
-            .into_iter()
-            .map(|made| {
-                let bytes = PyBytes::new(py, &made.bytes);
-                (
-                    bytes,
-                    made.records,
-                    made.first_offset,
-                    made.last_offset,
-                    made.is_unopened,
-                )
-            })
-            .collect();
-        Ok((batches, next_offset))
+        let batches = batches.into_iter().map(|made| CopiedBatch::new(py, made));
+        Ok(Copied {
+            batches: batches.collect::<PyResult<_>>()?,
+            next_offset,
+        })
     }
 }
