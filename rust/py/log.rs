@@ -3,6 +3,7 @@
 mod config;
 mod directory;
 mod files;
+mod reader;
 mod results;
 
 use std::sync::{Arc, OnceLock};
@@ -15,6 +16,7 @@ use pyo3::{PyClass, PyClassInitializer};
 
 pub use config::LogConfig;
 pub use directory::{LogDirectory, LogEnd};
+pub use reader::Reader;
 pub use results::{
     AppendInfo, FileSlice, LogFigures, ReadInfo, TimestampMatch, Unwritten, Written,
 };
@@ -40,6 +42,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ReadInfo>()?;
     module.add_class::<FileSlice>()?;
     module.add_class::<TimestampMatch>()?;
+    module.add_class::<Reader>()?;
     module.add_class::<Log>()?;
     module.add_class::<Producers>()?;
     module.add_class::<LogEnd>()?;
@@ -530,6 +533,10 @@ impl Log {
             .log
             .read_cached(offset, bytes_max, upper_bound, at_least_one)?;
         Ok(found.map(ReadInfo))
+    }
+
+    fn bound(&self, reader: &Reader) -> i64 {
+        reader.bound(&self.log)
     }
 
     fn offset_for_timestamp(&self, timestamp_ms: i64) -> PyResult<Option<TimestampMatch>> {

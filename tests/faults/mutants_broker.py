@@ -259,9 +259,9 @@ MUTANTS = (
     ),
     Mutant(
         "broker.stable-offset-ignores-open-transactions",
-        "python/ottla/replication/partition.py",
-        "        return self.log.last_stable_offset\n",
-        "        return self.log.high_watermark\n",
+        "rust/py/log/reader.rs",
+        "Self::Committed => log.last_stable_offset(),",
+        "Self::Committed => log.high_watermark(),",
         pytest=(f"{DELAYS}::test_the_commit_of_a_replaced_producer_arrives_in_the_next_transaction",),
     ),
     Mutant(

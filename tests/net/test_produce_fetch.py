@@ -12,6 +12,7 @@ from ottla._core import (
     LogDirectory,
     PartitionToRead,
     ProduceRow,
+    Reader,
     Request,
     decode_fetch_response,
     decode_produce_response,
@@ -127,6 +128,7 @@ async def test_fetch_sends_slices_of_the_log(logs: list[Log], version: int) -> N
     def handler(request: Request) -> None:
         asked = request.fetch()
         seen.append((asked.replica_id, asked.max_wait_ms, asked.min_bytes, asked.max_bytes, asked.isolation_level))
+        assert asked.reader is (Reader.COMMITTED if asked.isolation_level else Reader.CONSUMER)
         rows: list[FetchRow] = []
         for one in asked.partitions:
             _, partition = one.key

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import final
 
-from ottla._core._log import FileSlice, Log, ReadInfo
+from ottla._core._log import FileSlice, Log, Reader, ReadInfo
 from ottla._core._net import Completions
 
 @final
@@ -21,6 +21,8 @@ class FetchRequest:
     def max_bytes(self) -> int: ...
     @property
     def isolation_level(self) -> int: ...
+    @property
+    def reader(self) -> Reader: ...  # the kind of reader that it is of
     @property
     def session_id(self) -> int: ...
     @property

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, Self, final
+from typing import Any, Final, Self, final
 
 from typing_extensions import Buffer
 
@@ -171,6 +171,19 @@ class Producers:
     def __next__(self) -> tuple[int, int, int, int, int, int]: ...
 
 @final
+class Reader:
+    """A kind of reader of a log (Kafka's FetchIsolation). `Log.bound` says how far it may see."""
+
+    #: Another broker, or a replica of this one: it sees the whole log.
+    REPLICA: Final[Reader]
+    #: A consumer with isolation level read_uncommitted: it sees what all replicas in sync have.
+    CONSUMER: Final[Reader]
+    #: A consumer with isolation level read_committed: it sees that as far as no transaction is open.
+    COMMITTED: Final[Reader]
+    def __int__(self) -> int: ...
+    def __hash__(self) -> int: ...
+
+@final
 class Log:
     """One partition's log. Safe from any thread. Errors are those of `ottla.errors`; a broken disk is StorageError."""
 
@@ -253,6 +266,7 @@ class Log:
     def read(self, offset: int, bytes_max: int, upper_bound: int = ..., at_least_one: bool = True) -> ReadInfo: ...
     # As `read`, but None if the disk would have to be waited for.
     def read_cached(self, offset: int, bytes_max: int, upper_bound: int, at_least_one: bool) -> ReadInfo | None: ...
+    def bound(self, reader: Reader) -> int: ...  # the offset before which the reader may see records
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampMatch | None:
         """The first record that is at least as young as `timestamp_ms`, None if all are older. It may be one that
         readers do not see yet. Reads from the disk.

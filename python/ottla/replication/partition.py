@@ -29,7 +29,6 @@ from ottla.errors import (
 from ottla.kafka import INTERNAL_TOPICS, NO_EPOCH
 from ottla.replication.in_sync import DISK_HAS_IT, InSync, Proposal, left_alone
 from ottla.replication.lease import Leased, Terms
-from ottla.replication.readers import Reader
 from ottla.replication.roles import PartitionState, Role, role
 from ottla.replication.waiting_fetches import NOBODY, Waiter, WaitingFetches
 from ottla.replication.waiting_produces import WaitingProduce, WaitingProduces
@@ -367,12 +366,6 @@ class Partition(Leased):
     def needs_flush(self) -> bool:
         """Whether an acks=all answer waits for the disk (see `flush_on_acks_all`)."""
         return self.flush_on_acks_all and self.state is not None and self.maximal_isr_size == 1
-
-    def bound(self, reader: Reader) -> int:
-        """The offset before which a reader may see records."""
-        if reader is Reader.COMMITTED:
-            return self.log.last_stable_offset
-        return self.log.high_watermark if reader is Reader.CONSUMER else self.log.end_offset
 
     # --- moving on ---
 

@@ -10,7 +10,7 @@ use pyo3::types::{PyList, PyString, PyTuple};
 use super::fetch_row::{FetchRow, Read};
 use crate::log::FetchRange;
 use crate::py::errors::{kafka_error, wire_error};
-use crate::py::log::Log;
+use crate::py::log::{Log, Reader};
 use crate::wire::error::INVALID_REQUEST;
 use crate::wire::fetch::{self, READ_COMMITTED};
 use crate::wire::names::Names;
@@ -163,6 +163,16 @@ impl FetchRequest {
     fn is_committed(&self) -> bool {
         self.isolation_level == READ_COMMITTED
     }
+
+    fn kind(&self) -> Reader {
+        if self.is_follower {
+            Reader::Replica
+        } else if self.is_committed() {
+            Reader::Committed
+        } else {
+            Reader::Consumer
+        }
+    }
 }
 
 #[pymethods]
@@ -170,6 +180,11 @@ impl FetchRequest {
     /// How many partitions are asked for.
     fn __len__(&self) -> usize {
         self.asked.partitions.len()
+    }
+
+    #[getter]
+    fn reader<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.kind().object(py)
     }
 
     /// All partitions. Kept, and made at once: of a Fetch of many, `piece` makes them bit by bit.
@@ -217,14 +232,10 @@ impl FetchRequest {
         token: u64,
     ) -> PyResult<Option<FetchRow>> {
         let of = &log.log;
+        // First where the log is, then how far it may be read. The other way round it could move in between, and a
+        // reader that found nothing would wait for offsets that it was told of already.
         let row = FetchRow::at(of);
-        let upper_bound = if self.is_follower {
-            of.end_offset()
-        } else if self.is_committed() {
-            row.last_stable_offset
-        } else {
-            row.high_watermark
-        };
+        let upper_bound = self.kind().bound(of);
         let bytes_max = bytes_left.min(i64::from(partition.bytes_max));
         let bytes_max = u64::try_from(bytes_max).map_err(|_| {
             kafka_error(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla._core import find_times
+from ottla._core import Reader, find_times
 from ottla.broker.call import count_of
 from ottla.errors import (
     InvalidRequest,
@@ -24,7 +24,6 @@ from ottla.errors import (
 from ottla.errors import error as kafka_error
 from ottla.kafka import CONSUMER, DEBUGGING, EARLIEST, LATEST, NO_EPOCH, READ_COMMITTED
 from ottla.replication.partition import Partition
-from ottla.replication.readers import Reader
 from ottla.wire.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -129,9 +128,9 @@ def _find(
     log = partition.log
     is_client = asked.replica_id == CONSUMER
     if is_client:
-        end = partition.bound(Reader.COMMITTED if asked.isolation_level == READ_COMMITTED else Reader.CONSUMER)
+        end = log.bound(Reader.COMMITTED if asked.isolation_level == READ_COMMITTED else Reader.CONSUMER)
     else:
-        end = partition.bound(Reader.REPLICA)
+        end = log.bound(Reader.REPLICA)
     # A new leader does not know yet how far the former one had come: an answer from the end could go backwards.
     is_behind = is_client and log.high_watermark < partition.leader_epoch_start
     if wanted.timestamp == LATEST:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.kafka import READ_COMMITTED
-from ottla.replication.readers import Reader
+from ottla._core import Reader
 from ottla.replication.selection import nearest
 from ottla.slices import ROWS, are_few
 from ottla.wire.k01_fetch import BATCHES_SINCE, RACK_SINCE
@@ -52,10 +51,7 @@ class Context:
         self.fetch = fetch
         self.version = call.version
         self.is_follower = fetch.is_follower
-        if fetch.is_follower:
-            self.reader = Reader.REPLICA
-        else:
-            self.reader = Reader.COMMITTED if fetch.isolation_level == READ_COMMITTED else Reader.CONSUMER
+        self.reader = fetch.reader
         #: Records were left out, of throttled partitions.
         self.is_held_back = False
         #: None for consumers, and as long as nothing is throttled.
@@ -141,7 +137,7 @@ class Context:
 
     def bound(self, partition: Partition) -> int:
         """The offset where the client stops reading now: a follower at the log's end."""
-        return partition.bound(self.reader)
+        return partition.log.bound(self.reader)
 
     def has_all(self, asked: PartitionToRead, row: FetchRow) -> bool:
         """Whether a client that is told `row` knows all of the partition, as far as its log was read then.

@@ -1,0 +1,36 @@
+//! `Reader`: how far each kind of reader may see of a log.
+
+use pyo3::prelude::*;
+
+use crate::log;
+
+/// A kind of reader of a log (Kafka's FetchIsolation).
+#[pyclass(frozen, eq, hash, skip_from_py_object, module = "ottla._core")]
+#[pyo3(rename_all = "SCREAMING_SNAKE_CASE")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reader {
+    Replica,
+    Consumer,
+    Committed,
+}
+
+impl Reader {
+    /// The offset before which the reader may see records.
+    pub fn bound(self, log: &log::Log) -> i64 {
+        match self {
+            Self::Replica => log.end_offset(),
+            Self::Consumer => log.high_watermark(),
+            Self::Committed => log.last_stable_offset(),
+        }
+    }
+
+    /// The object that Python knows: the same one each time.
+    pub fn object<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let name = match self {
+            Self::Replica => pyo3::intern!(py, "REPLICA"),
+            Self::Consumer => pyo3::intern!(py, "CONSUMER"),
+            Self::Committed => pyo3::intern!(py, "COMMITTED"),
+        };
+        py.get_type::<Self>().getattr(name)
+    }
+}
