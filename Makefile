@@ -180,7 +180,7 @@ test-python: $(STAMPS)/test-tools clients-tools
 
 # The same answers where Python decides about every Produce and Fetch. The judges run the parts that leases serve.
 PARTS ?= tests/broker tests/compat tests/faults
-test-leases-off: $(STAMPS)/test-tools clients-tools ## tests of the broker without leases: PARTS="tests/broker/test_turns.py"
+test-leases-off: $(STAMPS)/test-tools clients-tools ## tests of the broker without leases: PARTS="tests/broker/produce/test_turns.py"
 	OTTLA_LEASES=off $(PYTEST) -m '$(GATE)' -n $(PROCESSES) $(PARTS)
 
 # ONLY="compat cluster" some parts, ARGS=--continue those that are not green yet.

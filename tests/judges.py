@@ -29,11 +29,17 @@ LANE = "not soak"
 LEASES_OFF = "leases-off"
 LEASED = [
     *(
-        f"tests/broker/test_{name}.py"
-        for name in (
-            *("acks_all", "cold_fetches", "delete_records", "fetch_sessions", "full_disk", "guard", "old_formats"),
-            *("panics", "produce_fetch", "quotas_of_plain_requests", "turns", "two_brokers", "waiting_fetches"),
-        )
+        f"tests/broker/{folder}/test_{name}.py"
+        for folder, names in {
+            "admin": ("delete_records",),
+            "connections": ("guard", "two_brokers"),
+            "disks": ("full_disk",),
+            "fetch": ("cold_fetches", "fetch_sessions", "old_formats", "waiting_fetches"),
+            "leases": ("panics",),
+            "produce": ("acks_all", "produce_fetch", "turns"),
+            "quotas": ("quotas_of_plain_requests",),
+        }.items()
+        for name in names
     ),
     "tests/compat/test_same_answers.py",
     *(f"tests/faults/broker/test_{name}.py" for name in ("delays", "leases", "producers")),

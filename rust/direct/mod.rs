@@ -44,8 +44,8 @@
 //! * `broker`: Python grants no lease at all (`Leases.allow`);
 //! * `log`: the log refuses on append or read, here as under Python; the error is handed on.
 //!
-//! `tests/broker/test_direct_table.py` compares the table with what the handlers ask in Python. A check that is added
-//! there without a row here fails that test: decide where it is made under a lease first.
+//! `tests/broker/leases/test_direct_table.py` compares the table with what the handlers ask in Python. A check that is
+//! added there without a row here fails that test: decide where it is made under a lease first.
 //!
 //! | request | check | where |
 //! |---|---|---|

@@ -2,10 +2,12 @@
 
 from tests.faults.mutants import Mutant
 
-RATES = "tests/broker/test_quota_rates.py"
-QUOTAS = "tests/broker/test_quotas.py"
+RATES = "tests/broker/quotas/test_quota_rates.py"
+QUOTAS = "tests/broker/quotas/test_quotas.py"
 DESCRIPTORS = ("net::tests::descriptors::",)
-SEGMENT_ENDS = "tests/broker/test_waiting_fetches.py::test_nobody_waits_at_the_end_of_a_segment_that_is_not_the_last"
+SEGMENT_ENDS = (
+    "tests/broker/fetch/test_waiting_fetches.py::test_nobody_waits_at_the_end_of_a_segment_that_is_not_the_last"
+)
 
 MUTANTS = (
     Mutant(
@@ -122,14 +124,14 @@ MUTANTS = (
         "python/ottla/broker/api/k02_list_offsets.py",
         "    if found is not None and found.offset < end:\n",
         "    if found is not None and found.offset < end and not is_behind:\n",
-        pytest=("tests/broker/test_offsets_of_new_leaders.py",),
+        pytest=("tests/broker/control/test_offsets_of_new_leaders.py",),
     ),
     Mutant(
         "broker.elections-elsewhere-say-nothing",
         "python/ottla/broker/api/k43_elect_leaders.py",
         "        for name in names:\n",
         "        for name in () if asked.topic_partitions is None else names:\n",
-        pytest=("tests/broker/test_elections_elsewhere.py",),
+        pytest=("tests/broker/admin/test_elections_elsewhere.py",),
     ),
     # --- who is closed for whom ---
     Mutant(

@@ -4,14 +4,14 @@ from tests.faults.mutants import Mutant
 
 PARTITION = "tests/replication/test_partition.py"
 INTERNAL = "tests/replication/test_internal_topic.py"
-LEASES = "tests/broker/test_leases.py"
-TERMS = "tests/broker/test_lease_terms.py"
+LEASES = "tests/broker/leases/test_leases.py"
+TERMS = "tests/broker/leases/test_lease_terms.py"
 DELAYS = "tests/faults/broker/test_delays.py"
-ACKS_ALL = "tests/broker/test_acks_all.py"
+ACKS_ALL = "tests/broker/produce/test_acks_all.py"
 KILLS = "tests/faults/broker/test_kills.py"
 ADMIN = "tests/controller/test_admin.py"
-FREEING = "tests/broker/test_freeing.py"
-NEAREST = "tests/broker/test_nearest_replica.py"
+FREEING = "tests/broker/loop/test_freeing.py"
+NEAREST = "tests/broker/fetch/test_nearest_replica.py"
 
 MUTANTS = (
     Mutant(
@@ -33,7 +33,7 @@ MUTANTS = (
         "python/ottla/replication/delayed_produce.py",
         "            if unwritten is not None and unwritten.has(info):\n",
         "            if False:\n",
-        pytest=("tests/broker/test_turns.py::test_what_cannot_be_written_is_not_acknowledged",),
+        pytest=("tests/broker/produce/test_turns.py::test_what_cannot_be_written_is_not_acknowledged",),
     ),
     Mutant(
         "broker.flush-is-not-begun-again",
@@ -61,21 +61,21 @@ MUTANTS = (
         "python/ottla/broker/api/k00_produce.py",
         "left_ms, take, _not_yet)",
         "left_ms, take, call.request.appended)",
-        pytest=("tests/broker/test_many_batches.py::test_what_comes_behind_it_is_appended_behind_it",),
+        pytest=("tests/broker/fetch/test_many_batches.py::test_what_comes_behind_it_is_appended_behind_it",),
     ),
     Mutant(
         "broker.each-piece-has-a-time-of-its-own",
         "python/ottla/broker/api/k00_produce.py",
         "left_ms = max(0, round((deadline - trio.current_time()) * 1000))",
         "left_ms = produce.timeout_ms",
-        pytest=("tests/broker/test_many_batches.py::test_rows_that_others_do_not_confirm_time_out_all_together",),
+        pytest=("tests/broker/fetch/test_many_batches.py::test_rows_that_others_do_not_confirm_time_out_all_together",),
     ),
     Mutant(
         "broker.a-quiet-fetch-looks-at-all-partitions",
         "python/ottla/broker/fetch/incremental.py",
         "    session.rests(entry, partition)\n",
         "    return\n",
-        pytest=("tests/broker/test_quiet_fetches.py",),
+        pytest=("tests/broker/fetch/test_quiet_fetches.py",),
     ),
     Mutant(
         "broker.acks-all-without-a-deadline",
@@ -148,14 +148,14 @@ MUTANTS = (
         "python/ottla/replication/partition.py",
         "        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:\n",
         "        if False:\n",
-        pytest=("tests/broker/test_produce_fetch.py::test_unknown_partitions_and_stale_epochs",),
+        pytest=("tests/broker/produce/test_produce_fetch.py::test_unknown_partitions_and_stale_epochs",),
     ),
     Mutant(
         "broker.stop-cuts-off-who-waits",
         "python/ottla/broker/broker.py",
         "            self.metadata.stop()\n",
         "",
-        pytest=("tests/broker/test_stopping.py",),
+        pytest=("tests/broker/starting/test_stopping.py",),
     ),
     Mutant(
         "broker.late-mark-deletes-a-later-topic",
@@ -297,77 +297,79 @@ MUTANTS = (
         "python/ottla/broker/fetch/read.py",
         "        if self._unfinished:\n",
         "        if False:\n",
-        pytest=("tests/broker/test_cold_fetches.py",),
+        pytest=("tests/broker/fetch/test_cold_fetches.py",),
     ),
     Mutant(
         "broker.cold-partitions-take-no-room",
         "python/ottla/broker/fetch/read.py",
         "                        left -= room\n",
         "",
-        pytest=("tests/broker/test_cold_fetches.py",),
+        pytest=("tests/broker/fetch/test_cold_fetches.py",),
     ),
     Mutant(
         "broker.what-is-wrong-with-a-cold-place-is-not-told",
         "python/ottla/broker/fetch/read.py",
         "        raise known\n",
         "        return FetchRow()\n",
-        pytest=("tests/broker/test_cold_fetches.py",),
+        pytest=("tests/broker/fetch/test_cold_fetches.py",),
     ),
     Mutant(
         "broker.quotas-leave-leases-alone",
         "python/ottla/broker/broker.py",
         "            self.leases.allow(quotas is None)\n",
         "",
-        pytest=("tests/broker/test_quotas_of_plain_requests.py",),
+        pytest=("tests/broker/quotas/test_quotas_of_plain_requests.py",),
     ),
     Mutant(
         "broker.fetch-is-answered-below-min-bytes",
         "python/ottla/broker/fetch/delayed_fetch.py",
         "                if self._missing > 0:\n",
         "                if False:\n",
-        pytest=("tests/broker/test_waiting_fetches.py",),
+        pytest=("tests/broker/fetch/test_waiting_fetches.py",),
     ),
     Mutant(
         "broker.fetch-waits-for-more-than-it-may-have",
         "python/ottla/broker/fetch/context.py",
         "        self.bytes_min = min(fetch.min_bytes, bytes_max)\n",
         "        self.bytes_min = fetch.min_bytes\n",
-        pytest=("tests/broker/test_waiting_fetches.py",),
+        pytest=("tests/broker/fetch/test_waiting_fetches.py",),
     ),
     Mutant(
         "broker.fetch-misses-what-comes-while-it-registers",
         "python/ottla/broker/fetch/full.py",
         "if context.is_behind(one, row, partition):",
         "if False:",
-        pytest=("tests/broker/test_many_partitions.py::test_what_comes_before_a_fetch_is_registered_ends_its_wait",),
+        pytest=(
+            "tests/broker/loop/test_many_partitions.py::test_what_comes_before_a_fetch_is_registered_ends_its_wait",
+        ),
     ),
     Mutant(
         "broker.fetch-of-many-partitions-holds-up-others",
         "python/ottla/slices.py",
         "            await slices.row(1 if count is None else count)\n",
         "            pass\n",
-        pytest=("tests/broker/test_many_partitions.py::test_others_run_between_pieces",),
+        pytest=("tests/broker/loop/test_many_partitions.py::test_others_run_between_pieces",),
     ),
     Mutant(
         "broker.a-controllers-request-waits-for-clients",
         "python/ottla/broker/call.py",
         "        return Slices(own=self.api.is_between_brokers)\n",
         "        return Slices()\n",
-        pytest=("tests/broker/test_lines.py",),
+        pytest=("tests/broker/loop/test_lines.py",),
     ),
     Mutant(
         "broker.a-controllers-request-is-decoded-behind-clients",
         "python/ottla/broker/request_memory.py",
         "    slices = Slices(own=api.is_between_brokers)\n",
         "    slices = Slices()\n",
-        pytest=("tests/broker/test_lines.py",),
+        pytest=("tests/broker/loop/test_lines.py",),
     ),
     Mutant(
         "broker.memory-of-controllers-is-given-back-behind-clients",
         "python/ottla/broker/request_memory.py",
         "Sum(bound, own=True)",
         "Sum(bound)",
-        pytest=("tests/broker/test_lines.py",),
+        pytest=("tests/broker/loop/test_lines.py",),
     ),
     Mutant(
         "broker.large-readers-go-first",
@@ -415,7 +417,7 @@ MUTANTS = (
         "python/ottla/errors.py",
         "        if len(message) > MESSAGE_MAX:\n",
         "        if False:\n",
-        pytest=("tests/broker/test_longest_names.py",),
+        pytest=("tests/broker/loop/test_longest_names.py",),
     ),
     Mutant(
         "broker.the-controllers-events-in-one-go",
@@ -430,7 +432,7 @@ MUTANTS = (
         "python/ottla/controller/writes.py",
         "at - begin == ROWS_AT_ONCE",
         "True",
-        pytest=("tests/controller/test_writes.py", "tests/broker/test_costs_of_rows.py"),
+        pytest=("tests/controller/test_writes.py", "tests/broker/loop/test_costs_of_rows.py"),
     ),
     Mutant(
         "broker.a-row-fails-with-its-neighbour",
@@ -446,7 +448,7 @@ MUTANTS = (
         "        if False:\n",
         pytest=(
             f"{ADMIN}::test_all_topics_of_a_request_together_have_no_more_partitions_than_a_cluster",
-            "tests/broker/test_new_partitions.py",
+            "tests/broker/admin/test_new_partitions.py",
         ),
     ),
     Mutant(
@@ -477,14 +479,14 @@ MUTANTS = (
         "python/ottla/broker/api/k03_metadata.py",
         "    if not cache.is_known:\n",
         "    if False:\n",
-        pytest=("tests/broker/test_starting.py",),
+        pytest=("tests/broker/starting/test_starting.py",),
     ),
     Mutant(
         "broker.deletion-believes-the-brokers-own-metadata",
         "python/ottla/broker/api/k20_delete_topics.py",
         "                    if name not in in_tree:\n",
         "                    if True:\n",
-        pytest=("tests/broker/test_starting.py::test_a_topic_that_was_not_told_of_yet_is_deleted",),
+        pytest=("tests/broker/starting/test_starting.py::test_a_topic_that_was_not_told_of_yet_is_deleted",),
     ),
     Mutant(
         "broker.deleted-records-are-back-after-a-move",
@@ -505,7 +507,7 @@ MUTANTS = (
         "python/ottla/broker/api/k05_stop_replica.py",
         "    if rooms.replicas.is_offline(topic, index):\n",
         "    if False:\n",
-        pytest=("tests/broker/test_control_requests.py::test_who_cannot_be_used_stays_so_when_it_is_stopped",),
+        pytest=("tests/broker/control/test_control_requests.py::test_who_cannot_be_used_stays_so_when_it_is_stopped",),
     ),
     Mutant(
         "broker.lease-serves-racks",

@@ -10,7 +10,7 @@ _ISR = "tests/controller/test_isr.py"
 _SHUTDOWN = "tests/controller/test_shutdown.py"
 _EVENTS = "tests/controller/test_events.py"
 _LOOK = "tests/controller/test_look_again.py"
-_LEAVING = "tests/broker/test_leaving.py"
+_LEAVING = "tests/broker/starting/test_leaving.py"
 _CONTROLLER = "python/ottla/controller/"
 _PRESENCE, _PRESENCE_TEST = "python/ottla/peers/presence.py", "tests/net/test_presence.py"
 _EARLY = "tests/controller/test_early_removal.py"
@@ -265,14 +265,14 @@ MUTANTS = (
         "python/ottla/broker/requests.py",
         "            if way.api.is_between_brokers and not call.session.may_be_broker:\n",
         "            if False:\n",
-        pytest=("tests/broker/test_between_brokers.py::test_they_are_heard_on_listeners_for_brokers_only",),
+        pytest=("tests/broker/control/test_between_brokers.py::test_they_are_heard_on_listeners_for_brokers_only",),
     ),
     Mutant(
         "controller.rules-of-the-tree-are-overlooked",
         "python/ottla/broker/tree.py",
         "            await _refuse_rules(tree)\n",
         "            pass\n",
-        pytest=("tests/broker/test_guarded_tree.py",),
+        pytest=("tests/broker/control/test_guarded_tree.py",),
     ),
     Mutant(
         "controller.new-session-is-not-registered",
@@ -316,35 +316,35 @@ MUTANTS = (
         "python/ottla/broker/settings.py",
         "        return bool(self.brokers_not_understood) or topic in self.topics_not_understood\n",
         "        return False\n",
-        pytest=("tests/broker/test_hostile_tree.py::test_a_broker_starts_and_serves_the_rest",),
+        pytest=("tests/broker/control/test_hostile_tree.py::test_a_broker_starts_and_serves_the_rest",),
     ),
     Mutant(
         "coordination.logs-without-a-tree-are-an-empty-cluster",
         "python/ottla/broker/tree.py",
         "            adoption.refuse(file, logs.directories)\n",
         "            pass\n",
-        pytest=("tests/broker/test_adoption.py::test_a_start_beside_logs_without_their_tree_is_refused",),
+        pytest=("tests/broker/starting/test_adoption.py::test_a_start_beside_logs_without_their_tree_is_refused",),
     ),
     Mutant(
         "coordination.a-tree-need-not-know-the-logs",
         "python/ottla/broker/tree.py",
         "            await adoption.refuse_unknown(tree, file, logs.directories)\n",
         "            pass\n",
-        pytest=("tests/broker/test_moved.py",),
+        pytest=("tests/broker/starting/test_moved.py",),
     ),
     Mutant(
         "coordination.a-tree-that-moved-is-not-marked",
         "python/ottla/broker/broker.py",
         "            mark_moved(config, logs.directories)\n",
         "",
-        pytest=("tests/broker/test_moved.py",),
+        pytest=("tests/broker/starting/test_moved.py",),
     ),
     Mutant(
         "coordination.a-place-without-a-cluster-is-taken",
         "python/ottla/broker/tree.py",
         "if await tree.exists(znodes.CLUSTER_ID) is None:",
         "if False:",
-        pytest=("tests/broker/test_another_cluster.py::test_a_place_without_a_cluster_is_refused",),
+        pytest=("tests/broker/starting/test_another_cluster.py::test_a_place_without_a_cluster_is_refused",),
     ),
     Mutant(
         "coordination.an-emptied-tree-is-a-new-cluster",
@@ -358,7 +358,7 @@ MUTANTS = (
         "python/ottla/broker/adoption.py",
         "_settings(topic, config), epoch + 1)\n",
         "_settings(topic, config), epoch)\n",
-        pytest=("tests/broker/test_adoption.py::test_what_is_adopted",),
+        pytest=("tests/broker/starting/test_adoption.py::test_what_is_adopted",),
     ),
     Mutant(
         "coordination.a-change-without-room-disarms-watches",
@@ -374,7 +374,7 @@ MUTANTS = (
         _CONTROLLER + "answers.py",
         "            if wait_s := self._relapses.restored(broker, trio.current_time()):\n",
         "            if wait_s := 0:\n",
-        pytest=("tests/broker/test_full_disk.py::test_topics_are_made_and_deleted_on_a_disk_that_was_full",),
+        pytest=("tests/broker/disks/test_full_disk.py::test_topics_are_made_and_deleted_on_a_disk_that_was_full",),
     ),
     Mutant(
         "coordination.a-broker-named-twice-counts-twice",
@@ -466,7 +466,7 @@ MUTANTS = (
         "    if is_to_elect_anew:\n",
         "    if False:\n",
         pytest=(
-            "tests/broker/test_control_requests.py"
+            "tests/broker/control/test_control_requests.py"
             "::test_who_is_told_what_it_resigned_from_has_the_controller_elect_anew",
         ),
     ),
@@ -510,7 +510,7 @@ MUTANTS = (
         "python/ottla/broker/api/k03_metadata.py",
         "    await cache.certain()\n",
         "",
-        pytest=("tests/broker/test_doubted_brokers.py::test_a_clients_question_waits",),
+        pytest=("tests/broker/control/test_doubted_brokers.py::test_a_clients_question_waits",),
     ),
     Mutant(
         "coordination.settings-are-not-read-again",
@@ -518,7 +518,7 @@ MUTANTS = (
         "                    await read_all()\n",
         "",
         pytest=(
-            "tests/broker/test_stored_settings.py::test_what_changed_while_a_broker_was_away",
+            "tests/broker/starting/test_stored_settings.py::test_what_changed_while_a_broker_was_away",
             "tests/controller/test_admin.py::test_a_new_session_reads_everything_before_it_goes_on",
         ),
     ),
@@ -527,7 +527,7 @@ MUTANTS = (
         "python/ottla/controller/config_changes.py",
         "stop_listening = tree.listen(wake)",
         "stop_listening = tree.listen(lambda _: None)",
-        pytest=("tests/broker/test_stored_settings.py::test_what_changed_while_a_broker_was_away",),
+        pytest=("tests/broker/starting/test_stored_settings.py::test_what_changed_while_a_broker_was_away",),
     ),
     Mutant(
         "coordination.a-move-ends-before-anybody-has-deleted",
@@ -735,13 +735,13 @@ MUTANTS = (
         "                return await self._read(wake)\n"
         "            return {}\n",
         "            raise\n",
-        pytest=("tests/broker/test_emptied_tree.py::test_a_tree_that_is_emptied_removes_nothing",),
+        pytest=("tests/broker/starting/test_emptied_tree.py::test_a_tree_that_is_emptied_removes_nothing",),
     ),
     Mutant(
         "coordination.a-broker-needs-the-node-of-changed-settings",
         _CONTROLLER + "config_changes.py",
         "                await _come_back(tree, changed, wake)\n                continue\n",
         "                raise\n",
-        pytest=("tests/broker/test_emptied_tree.py::test_a_tree_that_is_emptied_removes_nothing",),
+        pytest=("tests/broker/starting/test_emptied_tree.py::test_a_tree_that_is_emptied_removes_nothing",),
     ),
 )

@@ -3,7 +3,7 @@
 from tests.faults.mutants import Mutant
 
 LIVES = ("tests/group/test_state_model.py::test_random_lives_of_a_group",)
-GROUPS = "tests/broker/test_groups.py"
+GROUPS = "tests/broker/coordinators/test_groups.py"
 STATE = "python/ottla/group/state.py"
 
 MUTANTS = (
@@ -90,27 +90,31 @@ MUTANTS = (
         "python/ottla/broker/api/k00_produce.py",
         "        if acks == ACKS_ALL and not partition.has_enough_replicas:\n",
         "        if acks == ACKS_ALL and not partition.is_leader:\n",
-        pytest=("tests/broker/test_produce_fetch.py::test_acks_all_needs_min_insync_replicas",),
+        pytest=("tests/broker/produce/test_produce_fetch.py::test_acks_all_needs_min_insync_replicas",),
     ),
     Mutant(
         "insync.the-topics-number-does-not-matter",
         "python/ottla/replication/replicas.py",
         '            min_insync_replicas=settings.get_int("min.insync.replicas"),\n',
         "            min_insync_replicas=1,\n",
-        pytest=("tests/broker/test_produce_fetch.py::test_acks_all_needs_min_insync_replicas",),
+        pytest=("tests/broker/produce/test_produce_fetch.py::test_acks_all_needs_min_insync_replicas",),
     ),
     Mutant(
         "groups.offsets-in-a-transaction-are-not-refused-by-who-does-not-coordinate",
         "python/ottla/broker/api/k28_txn_offset_commit.py",
         "rooms.groups.missing(asked.group_id) or _verify(rooms, asked)",
         "_verify(rooms, asked)",
-        pytest=("tests/broker/test_coordinator_codes.py::test_offsets_in_a_transaction_where_neither_is_coordinated",),
+        pytest=(
+            "tests/broker/coordinators/test_coordinator_codes.py::test_offsets_in_a_transaction_where_neither_is_coordinated",
+        ),
     ),
     Mutant(
         "groups.refused-for-good-by-a-broker-that-was-replaced",
         "python/ottla/transaction/coordinator.py",
         "        if self._may_be_replaced():\n",
         "        if False:\n",
-        pytest=("tests/broker/test_coordinator_codes.py::test_a_broker_that_does_not_hear_the_tree_refuses_for_now",),
+        pytest=(
+            "tests/broker/coordinators/test_coordinator_codes.py::test_a_broker_that_does_not_hear_the_tree_refuses_for_now",
+        ),
     ),
 )

@@ -9,7 +9,7 @@ MUTANTS = (
         "lost.map_or(0, |error| error.code())",
         "lost.map_or(0, |_| 0)",
         cargo=("direct::tests::threads::every_thread_hears_of_what_was_lost",),
-        pytest=("tests/broker/test_turns.py::test_what_cannot_be_written_is_not_acknowledged",),
+        pytest=("tests/broker/produce/test_turns.py::test_what_cannot_be_written_is_not_acknowledged",),
     ),
     Mutant(
         "leases.acknowledges-what-others-have-to-have",
@@ -17,7 +17,9 @@ MUTANTS = (
         "self.acks != ACKS_ALL || ",
         "true || ",
         cargo=("direct::tests::what_a_lease_acknowledges_alone_waits_for_others_when_it_has_ended",),
-        pytest=("tests/broker/test_leases_that_end.py::test_its_record_is_acknowledged_when_the_follower_has_it",),
+        pytest=(
+            "tests/broker/leases/test_leases_that_end.py::test_its_record_is_acknowledged_when_the_follower_has_it",
+        ),
     ),
     Mutant(
         "leases.appends-behind-its-end",

@@ -138,7 +138,9 @@ MUTANTS = (
         "python/ottla/broker/broker.py",
         "        await self.registration.made()\n",
         "",
-        pytest=("tests/broker/test_control_requests.py::test_a_request_for_the_former_life_is_not_taken_for_ones_own",),
+        pytest=(
+            "tests/broker/control/test_control_requests.py::test_a_request_for_the_former_life_is_not_taken_for_ones_own",
+        ),
     ),
     Mutant(
         "power.others-lead-while-it-finds-out",

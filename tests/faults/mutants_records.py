@@ -10,7 +10,7 @@ MARKERS = ("log::transactions::tests::markers_are_fenced",)
 GUARDS = ("log::transactions::tests::a_first_batch_needs_a_guard_that_still_holds",)
 CONVERSION = ("log::conversion::",)
 RULES = "tests/log/test_rules.py"
-FORMATS = "tests/broker/test_old_formats.py"
+FORMATS = "tests/broker/fetch/test_old_formats.py"
 
 MUTANTS = (
     # --- what a batch must be ---

@@ -4,7 +4,7 @@ from tests.faults.mutants import Mutant
 
 _PARTITION = "tests/replication/test_partition.py"
 _LEADING, _LEFT_ALONE = "tests/replication/test_leading.py", "tests/replication/test_left_alone.py"
-_CONTROL = "tests/broker/test_control_requests.py"
+_CONTROL = "tests/broker/control/test_control_requests.py"
 _TRUNCATION = "tests/replication/test_truncation.py"
 _IN_SYNC = "python/ottla/replication/in_sync.py"
 _IN_SYNC_TEST = "tests/replication/test_in_sync.py"
@@ -12,7 +12,7 @@ _FOLLOWING, _FOLLOWING_TEST = "python/ottla/replication/following.py", "tests/re
 _PROPOSALS = "python/ottla/replication/isr_proposals.py"
 _CHANGES, _CHANGES_TEST = "python/ottla/replication/isr_changes.py", "tests/replication/test_isr_changes.py"
 _WRITES, _WRITES_TEST = "python/ottla/replication/isr_writes.py", "tests/replication/test_isr_writes.py"
-_THROTTLED = "tests/broker/test_throttled_fetches.py"
+_THROTTLED = "tests/broker/quotas/test_throttled_fetches.py"
 
 MUTANTS = (
     Mutant(
@@ -97,7 +97,7 @@ MUTANTS = (
         "python/ottla/broker/broker.py",
         "self.replicas.disconnected(event.connection_id)",
         "pass",
-        pytest=("tests/broker/test_near_followers.py::test_a_follower_that_hangs_up_is_not_waited_for",),
+        pytest=("tests/broker/control/test_near_followers.py::test_a_follower_that_hangs_up_is_not_waited_for",),
     ),
     Mutant(
         "replication.what-followers-have-survives-an-epoch",
@@ -231,7 +231,9 @@ MUTANTS = (
         "python/ottla/replication/replicas.py",
         "self._start_flush = lambda partition: self.flush(partition)",
         "self._start_flush = lambda partition: None",
-        pytest=("tests/broker/test_acks_all.py::test_a_leader_that_is_left_alone_answers_and_shows_what_the_disk_has",),
+        pytest=(
+            "tests/broker/produce/test_acks_all.py::test_a_leader_that_is_left_alone_answers_and_shows_what_the_disk_has",
+        ),
     ),
     Mutant(
         "replication.followers-wait-for-the-high-watermark",
@@ -449,7 +451,7 @@ MUTANTS = (
         "if partition.leader_epoch != leader_epoch:",
         "if False:",
         pytest=(
-            "tests/broker/test_many_partitions.py::"
+            "tests/broker/loop/test_many_partitions.py::"
             "test_a_leader_epoch_that_begins_during_a_reading_knows_nothing_of_it",
         ),
     ),

@@ -90,6 +90,6 @@ MUTANTS = (
         "python/ottla/broker/scram.py",
         '    return user not in ("", ".", "..")\n',
         '    return user != ""\n',
-        pytest=("tests/broker/test_credentials.py::test_names_that_no_path_can_have",),
+        pytest=("tests/broker/admin/test_credentials.py::test_names_that_no_path_can_have",),
     ),
 )

@@ -76,11 +76,11 @@ def test_empty_first_words_of_rust() -> None:
 @pytest.mark.parametrize(
     ("line", "is_found"),
     [
-        ("from tests.broker.test_turns import made", True),
+        ("from tests.broker.produce.test_turns import made", True),
         ("    from .test_turns import made", True),
         ("from . import test_turns", True),
         ("from tests.broker import (\n    support,\n    test_turns,\n)", True),
-        ("import tests.broker.test_turns", True),
+        ("import tests.broker.produce.test_turns", True),
         ("from tests.support.waiting import eventually", False),
         ("from tests import quick", False),
         ("from other import test_client", False),

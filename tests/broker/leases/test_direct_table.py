@@ -17,7 +17,7 @@ from ottla.broker import requests
 from ottla.broker.api import k00_produce
 from ottla.broker.requests import Requests
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TABLE = ROOT / "rust" / "direct" / "mod.rs"
 PLACES = {"hub", "here", "terms", "broker", "log"}
 #: Python files that serve a Fetch.

@@ -15,7 +15,7 @@ from ottla.kafka import ACKS_ALL
 from ottla.slices import ROWS
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest
-from tests.broker.another_replica import with_another_replica
+from tests.support.another_replica import with_another_replica
 from tests.support.client import Client, batch, values
 from tests.support.leased import started
 from tests.support.message_sets import message_set

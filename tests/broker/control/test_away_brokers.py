@@ -38,8 +38,8 @@ from ottla.wire.k06_update_metadata import (
 )
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k60_describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
-from tests.broker.control_requests import BASE, ask, leading, started
 from tests.support.client import Client
+from tests.support.control_requests import BASE, ask, leading, started
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio

@@ -30,7 +30,7 @@ from ottla.wire.k06_update_metadata import (
 )
 from ottla.wire.k56_alter_isr import ALTER_ISR, AlterIsrRequest, AlterIsrRequestPartition, AlterIsrRequestTopic
 from ottla.wire.schema import Api, Message
-from tests.broker.control_requests import BASE, OTHER, ask, leading, started
+from tests.support.control_requests import BASE, OTHER, ask, leading, started
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio

@@ -20,7 +20,7 @@ from ottla.wire.k27_write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from tests.broker.another_replica import with_another_replica
+from tests.support.another_replica import with_another_replica
 from tests.support.client import Client, batch
 from tests.support.leased import One, produce, started
 from tests.support.waiting import PATIENCE_S, comes_true

@@ -14,7 +14,7 @@ from ottla.wire.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.broker.control_requests import OTHER, ask, elsewhere, leading, produced, started
+from tests.support.control_requests import OTHER, ask, elsewhere, leading, produced, started
 
 pytestmark = pytest.mark.trio
 T = ("t", 0)

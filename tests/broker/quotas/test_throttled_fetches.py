@@ -12,9 +12,9 @@ from ottla.broker.broker import Broker
 from ottla.errors import InvalidRequest, OffsetOutOfRange
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
-from tests.broker.control_requests import OTHER, ask, leading, started
 from tests.peers.processes import is_readable
 from tests.support.client import Client, batch
+from tests.support.control_requests import OTHER, ask, leading, started
 from tests.support.settings import DELETE, SET, alter
 from tests.support.waiting import comes_true, eventually
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.broker.control_requests import produced, started
 from tests.support.client import Client
+from tests.support.control_requests import produced, started
 from tests.support.waiting import comes_true
 
 pytestmark = pytest.mark.trio
