@@ -26,12 +26,12 @@ BRACKETED = "between what the test itself read from the clock before and after"
 
 #: Functions that may, as file::function, and why.
 EXCEPTIONS = {
-    "broker/test_cluster_settings.py::test_a_controller_waits_so_long_for_a_brokers_answer": LEAST,
-    "broker/test_limits.py::test_append_time_in_the_answer_the_records_and_by_time": BRACKETED,
-    "broker/test_limits.py::test_librdkafka_sees_append_time": BRACKETED,
-    "broker/test_produce_fetch.py::test_a_fetch_that_finds_too_little_answers_at_its_deadline": LEAST,
-    "broker/test_quotas.py::test_a_producer_is_answered_at_once_and_then_not_heard": LEAST,
-    "broker/test_quotas_of_plain_requests.py::assert_muted": LEAST,
+    "broker/admin/test_cluster_settings.py::test_a_controller_waits_so_long_for_a_brokers_answer": LEAST,
+    "broker/loop/test_limits.py::test_append_time_in_the_answer_the_records_and_by_time": BRACKETED,
+    "broker/loop/test_limits.py::test_librdkafka_sees_append_time": BRACKETED,
+    "broker/produce/test_produce_fetch.py::test_a_fetch_that_finds_too_little_answers_at_its_deadline": LEAST,
+    "broker/quotas/test_quotas.py::test_a_producer_is_answered_at_once_and_then_not_heard": LEAST,
+    "broker/quotas/test_quotas_of_plain_requests.py::assert_muted": LEAST,
     "classic/test_consumer.py::test_a_burst_of_joins_is_one_rebalance": "a slower burst may have more rebalances",
     "client/test_gone.py::test_a_topic_that_is_gone_is_an_error": LEAST,
     "cluster/test_clean_stop.py::stopped_once": "the order of two events that were seen",

@@ -100,8 +100,8 @@ MUTANTS = (
     Mutant(
         "net.what-a-transport-holds-is-forgotten",
         "rust/net/hub/turns.rs",
-        "        let has_work = holds || connection.has_startable(&self.limits);\n",
-        "        let has_work = connection.has_startable(&self.limits);\n",
+        "        let has_work = holds || connection.has_startable(&self.shared.limits);\n",
+        "        let has_work = connection.has_startable(&self.shared.limits);\n",
         cargo=("net::tests::transports::what_is_held_is_served_without_another_word_of_the_client",),
     ),
     # --- when a Produce is answered ---
@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         "connections.whoever-came-first-makes-room",
         "rust/net/hub/arrivals.rs",
-        "            let held = self.per_ip.count(one.origin.peer.ip());\n",
+        "            let held = self.acceptor.held_by(&one.origin);\n",
         "            let held = 0;\n",
         cargo=DESCRIPTORS,
     ),
@@ -158,8 +158,8 @@ MUTANTS = (
     Mutant(
         "connections.nobody-makes-room",
         "rust/net/hub/arrivals.rs",
-        "            let has_room = !self.is_short() || self.close_idlest() || is_protected;\n",
-        "            let has_room = !self.is_short() || is_protected;\n",
+        "!self.close_idlest() && ",
+        "",
         cargo=DESCRIPTORS,
     ),
     # --- who waits for what does not come ---

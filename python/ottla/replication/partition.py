@@ -266,30 +266,10 @@ class Partition(Leased):
         self.change(is_leader=False, in_sync=None)
         self._fail_waiting()
 
-    def park(self, fetch: Waiter[Partition], *, is_follower: bool = False) -> None:
-        """A Fetch waits for the partition from now on, until `waiting_fetches.unpark`: for the high watermark, or a
-        follower's for the log's end.
-        """
-        if self.waiting_fetches is NOBODY:
-            self.waiting_fetches = WaitingFetches()
-        self.waiting_fetches.park(fetch, is_follower)
-        if self.lease is not None:
-            # The hub must not move the log's end or the high watermark unseen.
-            self.lease.watch(True)
-        if self.is_following:
-            self._hear()
-
-    def park_deletion(self, deletion: Waiter[Partition]) -> None:
-        """A DeleteRecords waits from now on, until `waiting_fetches.unpark`, for the log starts of other replicas."""
-        if self.waiting_fetches is NOBODY:
-            self.waiting_fetches = WaitingFetches()
-        self.waiting_fetches.park_deletion(deletion)
-
-    def release_fetches(self) -> None:
-        """Answers every parked Fetch (and deletion) with what there is: a stopping broker does not let clients wait for
-        their deadlines.
-        """
-        self.waiting_fetches.release(self)
+    def go_offline(self) -> None:
+        """The log can no longer be used."""
+        self.change(is_offline=True)
+        self.resign()
 
     def moved(self, log: Log) -> bool:
         """The partition's log is another one now, with the same records. True if the caller must start a flush."""
@@ -302,20 +282,7 @@ class Partition(Leased):
         self._hear()
         return bool(self.waiting_produces) and self.needs_flush
 
-    def go_offline(self) -> None:
-        """The log can no longer be used."""
-        self.change(is_offline=True)
-        self.resign()
-
-    # --- who waits ---
-
-    def _fail_waiting(self) -> None:
-        produces, self.waiting_produces = self.waiting_produces, None
-        if produces:
-            produces.end(self, StorageError.code if self.is_offline else NotLeaderOrFollower.code)
-        self.waiting_fetches.wake_consumers(self)
-        self.waiting_fetches.wake_followers(self)
-        self.waiting_fetches.wake_deletions(self)
+    # --- questions ---
 
     def leader_error(self, current_leader_epoch: int, or_follower: bool = False) -> int:
         """0 if a client that believes in `current_leader_epoch` (-1: it does not say) may be served here, else the
@@ -367,7 +334,7 @@ class Partition(Leased):
         """Whether an acks=all answer waits for the disk (see `flush_on_acks_all`)."""
         return self.flush_on_acks_all and self.state is not None and self.maximal_isr_size == 1
 
-    # --- moving on ---
+    # --- the high watermark ---
 
     def appended(self) -> None:
         """The log has grown, or its turn ended: moves the high watermark as far as it may, and lets followers fetch."""
@@ -417,6 +384,84 @@ class Partition(Leased):
         if self.maximal_isr_size > 1:
             self.change(alone_from=None)
 
+    def flushed(self) -> None:
+        """The log's flushed offset moved."""
+        if self.alone_from != DISK_HAS_IT:
+            self.advance_high_watermark()
+        self.settle_produces()
+
+    def flush_failed(self) -> None:
+        """A flush of the log failed, and its directory is still in use: nobody knows when the next one succeeds."""
+        if self.alone_from != DISK_HAS_IT:
+            # The next look has the log flushed again.
+            self.change(alone_from=None)
+        produces, self.waiting_produces = self.waiting_produces, None
+        if produces:
+            produces.end(self, StorageError.code, self._safe_end(), self._safe_code())
+
+    # --- who waits ---
+
+    def wait_durable(self, last_offset: int, done: Callable[[int], None]) -> bool:
+        """Calls `done(error code)` once `last_offset` is below the high watermark and, where that is asked, on disk. It
+        is NotEnoughReplicasAfterAppend if too few replicas are in sync by then.
+
+        True if the caller must start a flush. A recognised duplicate waits for the original's last offset in the same
+        way.
+        """
+        # Looked at once, since other threads flush, too. What is not on disk at this look waits for a flush that the
+        # caller starts; nobody may be told of one that ends meanwhile.
+        is_on_disk = not self.needs_flush or last_offset < self.log.flushed_offset
+        if is_on_disk and last_offset < self.log.high_watermark:
+            done(self._safe_code())
+            return False
+        if self.waiting_produces is None:
+            self.waiting_produces = WaitingProduces()
+        self.waiting_produces.append(WaitingProduce(last_offset, self.term, done))
+        return not is_on_disk
+
+    def settle_produces(self) -> None:
+        """Answers the appends that wait and are safe by now."""
+        if self.waiting_produces:
+            term = self.term if self.is_leader else None
+            self.waiting_produces.settle(self, self._safe_end(), term, self._safe_code())
+
+    def _safe_end(self) -> int:
+        """The offset before which records are as safe as they can be here: below the high watermark and, where that is
+        asked, on disk.
+        """
+        high_watermark = self.log.high_watermark
+        return min(high_watermark, self.log.flushed_offset) if self.needs_flush else high_watermark
+
+    def _safe_code(self) -> int:
+        """The error code for an append that is as safe as it can be here."""
+        is_enough = self.state is not None and self.maximal_isr_size >= self.min_insync_replicas
+        return 0 if is_enough else NotEnoughReplicasAfterAppend.code
+
+    def park(self, fetch: Waiter[Partition], *, is_follower: bool = False) -> None:
+        """A Fetch waits for the partition from now on, until `waiting_fetches.unpark`: for the high watermark, or a
+        follower's for the log's end.
+        """
+        if self.waiting_fetches is NOBODY:
+            self.waiting_fetches = WaitingFetches()
+        self.waiting_fetches.park(fetch, is_follower)
+        if self.lease is not None:
+            # The hub must not move the log's end or the high watermark unseen.
+            self.lease.watch(True)
+        if self.is_following:
+            self._hear()
+
+    def park_deletion(self, deletion: Waiter[Partition]) -> None:
+        """A DeleteRecords waits from now on, until `waiting_fetches.unpark`, for the log starts of other replicas."""
+        if self.waiting_fetches is NOBODY:
+            self.waiting_fetches = WaitingFetches()
+        self.waiting_fetches.park_deletion(deletion)
+
+    def release_fetches(self) -> None:
+        """Answers every parked Fetch (and deletion) with what there is: a stopping broker does not let clients wait for
+        their deadlines.
+        """
+        self.waiting_fetches.release(self)
+
     def check_log_start(self) -> None:
         """Wakes fetch sessions that rest if old records were removed since: their clients are told."""
         if self.log.start_offset != self.log_start_told and self.waiting_fetches.has_fetches:
@@ -438,53 +483,10 @@ class Partition(Leased):
         if self.is_following:
             self.waiting_fetches.wake_consumers(self)
 
-    def wait_durable(self, last_offset: int, done: Callable[[int], None]) -> bool:
-        """Calls `done(error code)` once `last_offset` is below the high watermark and, where that is asked, on disk. It
-        is NotEnoughReplicasAfterAppend if too few replicas are in sync by then.
-
-        True if the caller must start a flush. A recognised duplicate waits for the original's last offset in the same
-        way.
-        """
-        # Looked at once, since other threads flush, too. What is not on disk at this look waits for a flush that the
-        # caller starts; nobody may be told of one that ends meanwhile.
-        is_on_disk = not self.needs_flush or last_offset < self.log.flushed_offset
-        if is_on_disk and last_offset < self.log.high_watermark:
-            done(self._safe_code())
-            return False
-        if self.waiting_produces is None:
-            self.waiting_produces = WaitingProduces()
-        self.waiting_produces.append(WaitingProduce(last_offset, self.term, done))
-        return not is_on_disk
-
-    def flushed(self) -> None:
-        """The log's flushed offset moved."""
-        if self.alone_from != DISK_HAS_IT:
-            self.advance_high_watermark()
-        self.settle_produces()
-
-    def flush_failed(self) -> None:
-        """A flush of the log failed, and its directory is still in use: nobody knows when the next one succeeds."""
-        if self.alone_from != DISK_HAS_IT:
-            # The next look has the log flushed again.
-            self.change(alone_from=None)
+    def _fail_waiting(self) -> None:
         produces, self.waiting_produces = self.waiting_produces, None
         if produces:
-            produces.end(self, StorageError.code, self._safe_end(), self._safe_code())
-
-    def settle_produces(self) -> None:
-        """Answers the appends that wait and are safe by now."""
-        if self.waiting_produces:
-            term = self.term if self.is_leader else None
-            self.waiting_produces.settle(self, self._safe_end(), term, self._safe_code())
-
-    def _safe_end(self) -> int:
-        """The offset before which records are as safe as they can be here: below the high watermark and, where that is
-        asked, on disk.
-        """
-        high_watermark = self.log.high_watermark
-        return min(high_watermark, self.log.flushed_offset) if self.needs_flush else high_watermark
-
-    def _safe_code(self) -> int:
-        """The error code for an append that is as safe as it can be here."""
-        is_enough = self.state is not None and self.maximal_isr_size >= self.min_insync_replicas
-        return 0 if is_enough else NotEnoughReplicasAfterAppend.code
+            produces.end(self, StorageError.code if self.is_offline else NotLeaderOrFollower.code)
+        self.waiting_fetches.wake_consumers(self)
+        self.waiting_fetches.wake_followers(self)
+        self.waiting_fetches.wake_deletions(self)

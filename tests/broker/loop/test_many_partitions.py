@@ -14,6 +14,7 @@ from ottla.broker.fetch.full import FullFetch
 from ottla.broker.fetch.read import Reading
 from ottla.broker.fetch.result import FetchResult
 from ottla.client.errors import ConnectionLost
+from ottla.replication import leading
 from ottla.slices import ROWS, serve
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest
@@ -106,21 +107,25 @@ async def test_others_run_between_pieces(nursery: trio.Nursery) -> None:
 
 
 @pytest.mark.trio
-async def test_a_leader_epoch_that_begins_during_a_reading_knows_nothing_of_it(nursery: trio.Nursery) -> None:
+async def test_a_leader_epoch_that_begins_during_a_reading_knows_nothing_of_it(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a follower had under the older one is not noted."""
     noted: list[int] = []
 
-    def led(index: int) -> SimpleNamespace:
-        def followed(*_: object) -> bool:
-            noted.append(index)
-            return True
+    def followed(partition: SimpleNamespace, *_: object) -> bool:
+        noted.append(partition.index)
+        return True
 
+    monkeypatch.setattr(leading, "followed", followed)
+
+    def led(index: int) -> SimpleNamespace:
         return SimpleNamespace(
+            index=index,
             leader_epoch=1,
             leader_error=lambda *_: 0,
             compression_type="producer",
             log=SimpleNamespace(end_offset=5),
-            followed=followed,
         )
 
     partitions = {("t", index): led(index) for index in range(WIDE)}
