@@ -336,7 +336,7 @@ MUTANTS = (
     Mutant(
         "replication.fetches-from-old-leaders-without-a-cut",
         _FOLLOWING,
-        "            elif not (self._tells_divergence or one.is_agreed or log.leader_epoch == NO_EPOCH):\n",
+        "            elif not (self._makes.tells_divergence or one.is_agreed or log.leader_epoch == NO_EPOCH):\n",
         "            elif False:\n",
         pytest=(f"{_FOLLOWING_TEST}::test_an_old_leader_is_asked_until_the_logs_agree",),
     ),

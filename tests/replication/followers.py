@@ -19,8 +19,8 @@ from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
 from ottla.config import BrokerConfig
 from ottla.errors import KafkaError
 from ottla.net import Server
-from ottla.peers import Peers
-from ottla.replication import following as module
+from ottla.peers import Address, Fetchers, Peers
+from ottla.peers import fetchers as module
 from ottla.replication.following import Following
 from ottla.replication.log_manager import LogManager
 from ottla.replication.partition import Partition
@@ -111,7 +111,8 @@ class ScriptedServer:
 class ScriptedPeers:
     """Answers with what is next in `answers`: a message, an exception, or a callable that is given the question."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: Address = lambda _: None) -> None:
+        self.address = address
         self.asked: list[tuple[int, str, Any, int]] = []
         self.answers: list[Any] = []
         #: Held back while it is not set.
@@ -239,7 +240,8 @@ async def following(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str
         return fetchers[-1]
 
     monkeypatch.setattr(module, "Fetcher", fetcher)
-    server, peers, cache = ScriptedServer(), ScriptedPeers(), MetadataCache()
+    server, cache = ScriptedServer(), MetadataCache()
+    peers = ScriptedPeers(lambda broker: cache.address(broker, "PLAINTEXT"))
     async with LogManager.open(config) as logs, trio.open_nursery() as nursery:
         await logs.load(Settings(config))
         stand: Stand
@@ -247,9 +249,8 @@ async def following(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str
             ME,
             cast("Server", server),
             cast("Peers", peers),
+            Fetchers(ME, lambda: config, ReplicationQuota(11, 1), server.hub.completions),
             lambda: config,
-            ReplicationQuota(11, 1),
-            address=lambda broker: cache.address(broker, "PLAINTEXT"),
             address_known=cache.wait_until,
             truncate=lambda cuts: stand.truncate(cuts),
             storage_error=lambda partition, error: stand.storage_error(partition, error),

@@ -14,7 +14,7 @@ from ottla.broker.surroundings import Surroundings
 from ottla.broker.transactions import Directory
 from ottla.controller.balance import Balance
 from ottla.controller.controller import Controller
-from ottla.peers import Dialer, Peers
+from ottla.peers import Dialer, Fetchers, Peers
 from ottla.replication.following import Following
 from ottla.replication.isr_changes import IsrChanges
 from ottla.replication.isr_writes import IsrWrites
@@ -124,14 +124,13 @@ def isr_changes(broker: Unfinished) -> IsrProposals:
 
 def following(broker: Unfinished) -> Following:
     """The fetching of partitions that other brokers lead."""
-    listener = broker.config.inter_broker_listener
+    completions = broker.server.hub.completions
     return Following(
         broker.id,
         broker.server,
         broker.peers,
+        Fetchers(broker.id, lambda: broker.config, broker.throttles.follower, completions),
         lambda: broker.config,
-        broker.throttles.follower,
-        address=lambda other: broker.metadata.address(other, listener),
         address_known=broker.metadata.wait_until,
         truncate=broker.logs.truncate,
         storage_error=lambda partition, error: broker.replicas.storage_error(partition, error),

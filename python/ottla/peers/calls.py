@@ -19,11 +19,14 @@ Address = Callable[[int], "tuple[str, int] | None"]
 
 
 class Peers:
-    """The other brokers, by id. `address` is asked before each connection is opened: a broker may come back
-    elsewhere."""
+    """The other brokers, by id.
+
+    address: Where a broker listens for others. It is asked before each connection is opened: a broker may come back
+        elsewhere.
+    """
 
     def __init__(self, address: Address, dialer: Dialer) -> None:
-        self._address = address
+        self.address = address
         self._dialer = dialer
         self._connections: dict[int, tuple[tuple[str, int], Connection]] = {}
 
@@ -33,7 +36,7 @@ class Peers:
 
         Raises OSError if the broker is out of reach, and ProtocolError if it answers something else.
         """
-        address = self._address(broker)
+        address = self.address(broker)
         if address is None:
             raise ConnectionError(f"broker {broker} is not there now")
         kept = self._connections.pop(broker, None)

@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import trio
 
-from ottla._core import Fetcher, LargeAnswers, PartitionToFetch
+from ottla._core import PartitionToFetch
 from ottla.errors import KafkaError, ProtocolError, StorageError
 from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
 from ottla.logging_setup import Repeated, of_partition
 from ottla.net.guard import failed
-from ottla.peers.versions import Needed, lacking
 from ottla.replication.fetcher_events import (
     Delayed,
     Diverged,
@@ -48,31 +47,20 @@ from ottla.replication.questions import NEEDED as QUESTIONS
 from ottla.replication.questions import EpochEnd, LogRange, Questions
 from ottla.replication.truncation import Cut, Truncation, cut
 from ottla.slices import Slices
-from ottla.wire.k01_fetch import FETCH
 
 if TYPE_CHECKING:
-    from ottla._core import FetcherEvent, ReplicationQuota
+    from ottla._core import Fetcher, FetcherEvent
     from ottla.config import BrokerConfig
     from ottla.net import Server
-    from ottla.peers import Peers
+    from ottla.peers import Fetchers, Peers
     from ottla.replication.partition import Partition
 
 logger = logging.getLogger("ottla.fetcher")
 
 T = TypeVar("T")
 
-#: From Fetch 12 on a leader says where the logs part.
-FETCH_VERSION, FETCH_VERSION_BEFORE_2_7 = 12, 11
 #: A partition that failed in vain for so long has come out of it.
 FAILED_S = 30.0
-#: Without a limit of memory. Nobody has so many fetchers.
-PLACES_MAX = 1 << 16
-
-
-def _places_for_large_answers(config: BrokerConfig) -> int:
-    """How many answers of the largest size fit into the memory for requests, which this memory stands beside."""
-    budget = config.get_int("queued.max.request.bytes")
-    return PLACES_MAX if budget < 0 else min(PLACES_MAX, budget // config.get_int("socket.request.max.bytes"))
 
 
 class _Failures(NamedTuple):
@@ -121,11 +109,9 @@ class _Followed:
 class Following:
     """All methods are called from the loop's thread.
 
-    `quota` is for what is fetched of throttled partitions.
-
-    `address` says where a broker listens for others; `address_known` returns once what it is given is true, and is
-    asked when addresses may have changed. `truncate` cuts logs, and returns what kept it from each. `storage_error` is
-    told of a log that failed.
+    `peers` say where leaders are, and `address_known` returns once what it is given is true: it is asked when addresses
+    may have changed. `fetchers` makes those that fetch. `truncate` cuts logs, and returns what kept it from each.
+    `storage_error` is told of a log that failed.
     """
 
     def __init__(
@@ -133,10 +119,9 @@ class Following:
         broker_id: int,
         server: Server,
         peers: Peers,
+        fetchers: Fetchers,
         config: Callable[[], BrokerConfig],
-        quota: ReplicationQuota,
         *,
-        address: Callable[[int], tuple[str, int] | None],
         address_known: Callable[[Callable[[], bool]], Awaitable[None]],
         truncate: Callable[[list[Truncation]], Awaitable[list[KafkaError | None]]],
         storage_error: Callable[[Partition, BaseException], None],
@@ -145,10 +130,8 @@ class Following:
         self._server = server
         self._questions = Questions(broker_id, peers)
         self._config = config
-        self._quota = quota
-        self._large = LargeAnswers(_places_for_large_answers(config()))
-        self._tells_divergence = config().inter_broker_protocol.tells_divergence
-        self._address = address
+        self._makes = fetchers
+        self._address = peers.address
         self._address_known = address_known
         self._truncate = truncate
         self._storage_error = storage_error
@@ -483,7 +466,7 @@ class Following:
             elif log.leader_epoch == NO_EPOCH and log.end_offset > log.high_watermark:
                 # Without epochs nobody can tell where the logs part: only what is committed is sure.
                 cuts.append(Truncation(one.partition, log.high_watermark, one.leader_epoch))
-            elif not (self._tells_divergence or one.is_agreed or log.leader_epoch == NO_EPOCH):
+            elif not (self._makes.tells_divergence or one.is_agreed or log.leader_epoch == NO_EPOCH):
                 unsure.setdefault(leader, []).append(one)
             else:
                 rows.setdefault(self._thread(one), []).append(one)
@@ -553,28 +536,8 @@ class Following:
         known = self._fetchers.get(thread)
         if known is not None:
             return known.fetcher
-        config = self._config()
-        host, port = address
         token = self._server.token()
-        fetcher = Fetcher(
-            host=host,
-            port=port,
-            replica_id=self._broker_id,
-            client_id=f"broker-{self._broker_id}-fetcher-{thread.number}",
-            fetch_version=self._fetch_version,
-            wait_max_ms=config.get_int("replica.fetch.wait.max.ms"),
-            bytes_min=config.get_int("replica.fetch.min.bytes"),
-            response_bytes_max=config.get_int("replica.fetch.response.max.bytes"),
-            partition_bytes_max=config.get_int("replica.fetch.max.bytes"),
-            batch_bytes_max=config.get_int("socket.request.max.bytes"),
-            backoff_ms=config.get_int("replica.fetch.backoff.ms"),
-            socket_timeout_ms=config.get_int("replica.socket.timeout.ms"),
-            receive_buffer_bytes=config.get_int("replica.socket.receive.buffer.bytes"),
-            quota=self._quota,
-            large=self._large,
-            completions=self._server.hub.completions,
-            token=token,
-        )
+        fetcher = self._makes.make(*address, thread.number, token)
         self._fetchers[thread] = _Running(fetcher, address, token)
 
         def reported(_: object, error: BaseException | None) -> None:
@@ -591,15 +554,9 @@ class Following:
 
     async def _tell_lacking(self, leader: int, address: tuple[str, int]) -> None:
         """A connection to a leader was lost: is it one that cannot be fetched from?"""
-        client_id = f"broker-{self._broker_id}-fetcher"
-        needed: list[Needed] = [(FETCH, self._fetch_version), *QUESTIONS]
-        lacks = await lacking(*address, client_id, needed, self._config().get_int("replica.socket.timeout.ms"))
+        lacks = await self._makes.lacking(*address, QUESTIONS)
         if lacks is not None:
             self._troubles.log(logging.ERROR, lacks, "broker %d cannot be followed: %s", leader, lacks)
-
-    @property
-    def _fetch_version(self) -> int:
-        return FETCH_VERSION if self._tells_divergence else FETCH_VERSION_BEFORE_2_7
 
     async def _close(self, threads: list[_Thread]) -> None:
         for thread in threads:

@@ -487,8 +487,10 @@ class Replicas:
         """Tells resting fetch sessions of log starts that moved, until cancelled."""
         while True:
             await trio.sleep(LOG_START_CHECK_S)
-            for partition in self.partitions.values():
+            slices = Slices(own=True)
+            for partition in tuple(self.partitions.values()):
                 partition.check_log_start()
+                await slices.row()
 
     def flush(self, partition: Partition) -> None:
         """Starts a group flush of the partition's log; its waiting produces are answered when it is done.
