@@ -565,7 +565,7 @@ MUTANTS = (
     Mutant(
         "broker.nobody-listens-to-a-fetcher",
         "python/ottla/replication/partition.py",
-        "            self._listen(self)\n",
+        "            self.owner.listen_to(self)\n",
         "",
         pytest=(f"{NEAREST}::test_who_waits_at_a_follower_is_woken_when_its_high_watermark_moves",),
     ),

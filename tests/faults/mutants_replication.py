@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         "replication.who-rests-is-waited-for-without-end",
         "python/ottla/replication/leading.py",
-        "    if follower not in in_sync.isr and known.is_near:\n        partition.came_near(partition)\n",
+        "    if follower not in in_sync.isr and known.is_near:\n        partition.owner.came_near(partition)\n",
         "",
         pytest=(f"{_LEADING}::test_a_follower_that_rests_is_waited_for_as_one_that_fetches",),
     ),
@@ -208,7 +208,7 @@ MUTANTS = (
     Mutant(
         "replication.left-alone-and-nobody-asks-the-disk",
         "python/ottla/replication/partition.py",
-        "            self._flush(self)\n",
+        "            self.owner.flush(self)\n",
         "            pass\n",
         pytest=(f"{_LEFT_ALONE}::test_who_waits_for_a_follower_that_does_not_join_waits_for_the_disk",),
     ),
@@ -225,15 +225,6 @@ MUTANTS = (
         "            # The next look has the log flushed again.\n            self.change(alone_from=None)\n",
         "            pass\n",
         pytest=(f"{_LEFT_ALONE}::test_a_flush_that_fails_is_asked_for_again",),
-    ),
-    Mutant(
-        "replication.a-flush-for-the-high-watermark-is-nobodys",
-        "python/ottla/replication/replicas.py",
-        "self._start_flush = lambda partition: self.flush(partition)",
-        "self._start_flush = lambda partition: None",
-        pytest=(
-            "tests/broker/produce/test_acks_all.py::test_a_leader_that_is_left_alone_answers_and_shows_what_the_disk_has",
-        ),
     ),
     Mutant(
         "replication.followers-wait-for-the-high-watermark",

@@ -8,7 +8,7 @@ import pytest
 from ottla import _core
 from ottla.replication.in_sync import Proposal
 from ottla.replication.partition import Partition
-from tests.replication.one_partition import ME, append, state
+from tests.replication.one_partition import ME, Recording, append, state
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def led(tmp_path: Path, proposals: list[Proposal]) -> Iterator[Partition]:
     """A partition of three replicas that are all in sync, with three records that none but the leader has."""
     directory = _core.LogDirectory.open(tmp_path)
     (log,) = directory.create("t", [0], _core.LogConfig())
-    partition = Partition("t", 0, ME, log, lambda _, proposal: proposals.append(proposal))
+    partition = Partition("t", 0, ME, log, Recording(proposals))
     partition.apply(state(0, replicas=(ME, 2, 3)))
     for _ in range(3):
         append(partition)
@@ -42,5 +42,5 @@ def led(tmp_path: Path, proposals: list[Proposal]) -> Iterator[Partition]:
 def flushes(led: Partition) -> list[Partition]:
     """Who asked for a flush."""
     asked: list[Partition] = []
-    led._flush = asked.append
+    led.owner.flush = asked.append
     return asked

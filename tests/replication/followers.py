@@ -23,6 +23,7 @@ from ottla.peers import Address, Fetchers, Peers
 from ottla.peers import fetchers as module
 from ottla.replication.following import Following
 from ottla.replication.log_manager import LogManager
+from ottla.replication.owner import Unowned
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState
 from ottla.replication.truncation import Truncation
@@ -133,7 +134,7 @@ class ScriptedPeers:
 
 
 @dataclass
-class Stand:
+class Stand(Unowned):
     following: Following
     logs: LogManager
     cache: MetadataCache
@@ -168,7 +169,7 @@ class Stand:
         fill(log, *records)
         partition = self.partitions.get(index)
         if partition is None:
-            partition = self.partitions[index] = Partition("t", index, ME, log)
+            partition = self.partitions[index] = Partition("t", index, ME, log, self)
         partition.apply(PartitionState(1, leader, epoch, (leader,), (leader, ME), 0, adding))
         await self.logs.follow({("t", index): epoch})
         self.following.follow(partition)
@@ -253,7 +254,6 @@ async def following(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str
             lambda: config,
             address_known=cache.wait_until,
             truncate=lambda cuts: stand.truncate(cuts),
-            storage_error=lambda partition, error: stand.storage_error(partition, error),
         )
         stand = Stand(one, logs, cache, peers, server, change, fetchers)
         stand.may_cut.set()

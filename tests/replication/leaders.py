@@ -13,6 +13,7 @@ from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.tree import Tree
 from ottla.replication import leading
 from ottla.replication.in_sync import Proposal
+from ottla.replication.owner import Unowned
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState
 
@@ -23,7 +24,7 @@ LAG_MS = 10_000
 
 
 @dataclass
-class Led:
+class Led(Unowned):
     """Partitions of topic t, of replicas 1, 2 and 3, all in sync."""
 
     tree: Tree
@@ -35,7 +36,7 @@ class Led:
         for log in self.directory.create(
             "t", list(range(len(self.partitions), len(self.partitions) + count)), _core.LogConfig()
         ):
-            partition = Partition("t", log.partition, ME, log, lambda *proposed: self.propose(*proposed))
+            partition = Partition("t", log.partition, ME, log, self)
             await self.tree.ensure(znodes.state_path("t", log.partition))
             self.appoint(partition, await self.write(log.partition))
             self.partitions.append(partition)

@@ -2,11 +2,23 @@
 
 from ottla import _core
 from ottla.replication import leading
+from ottla.replication.in_sync import Proposal
+from ottla.replication.owner import Unowned
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState
 
 ME = 1
 LAG_MS = 1_000
+
+
+class Recording(Unowned):
+    """The owner of a partition: `proposals` are those of changes of its ISR."""
+
+    def __init__(self, proposals: list[Proposal]) -> None:
+        self.proposals = proposals
+
+    def propose(self, partition: object, proposal: Proposal) -> None:
+        self.proposals.append(proposal)
 
 
 def state(epoch: int, leader: int = ME, replicas: tuple[int, ...] = (ME,)) -> PartitionState:

@@ -117,7 +117,7 @@ def test_a_lease_ends_before_an_expansion_is_proposed(led: Partition) -> None:
     assert terms.is_alone
     led.leased(Lease(terms, cast("_core.Lease", NativeLease()), lambda lease: None))
     seen: list[bool] = []
-    led.propose = lambda partition, proposal: seen.append(partition.lease is None)
+    led.owner.propose = lambda partition, proposal: seen.append(partition.lease is None)
     leading.want(led, led.in_sync.expansion(2, led.log.high_watermark))
     assert seen == [True]
 
@@ -129,7 +129,7 @@ def test_a_follower_that_is_near_is_waited_for_as_long_as_it_may_lag(led: Partit
     led.appended()
     assert led.log.high_watermark == 4
     near: list[Partition] = []
-    led.came_near = near.append
+    led.owner.came_near = near.append
     leading.followed(led, 2, 3, 0, 3, 2_000)  # it had all when it was read, and the leader has one more now
     assert near == [led]
     append(led)
@@ -148,7 +148,7 @@ def test_a_follower_that_rests_is_waited_for_as_one_that_fetches(led: Partition,
     leading.isr_not_changed(led, proposals[-1])
     assert not leading.look_at_near(led, now_ms=2_001 + LAG_MS, lag_max_ms=LAG_MS)
     near: list[Partition] = []
-    led.came_near = near.append
+    led.owner.came_near = near.append
     leading.caught_up(led, 2, 9_000)
     append(led)
     led.appended()
@@ -162,7 +162,7 @@ def test_a_follower_that_rested_in_an_older_epoch_is_not_waited_for(led: Partiti
     for follower in (2, 3):
         leading.followed(led, follower, 3, 0, 3, 1_000)
     near: list[Partition] = []
-    led.came_near = near.append
+    led.owner.came_near = near.append
     led.apply(msgspec.structs.replace(state(1, replicas=(ME, 2, 3)), isr=(ME, 2)), 2_000)
     leading.caught_up(led, 3, 1_900)
     append(led)

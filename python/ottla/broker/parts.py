@@ -133,7 +133,6 @@ def following(broker: Unfinished) -> Following:
         lambda: broker.config,
         address_known=broker.metadata.wait_until,
         truncate=broker.logs.truncate,
-        storage_error=lambda partition, error: broker.replicas.storage_error(partition, error),
     )
 
 

@@ -111,7 +111,6 @@ class Following:
 
     `peers` say where leaders are, and `address_known` returns once what it is given is true: it is asked when addresses
     may have changed. `fetchers` makes those that fetch. `truncate` cuts logs, and returns what kept it from each.
-    `storage_error` is told of a log that failed.
     """
 
     def __init__(
@@ -124,7 +123,6 @@ class Following:
         *,
         address_known: Callable[[Callable[[], bool]], Awaitable[None]],
         truncate: Callable[[list[Truncation]], Awaitable[list[KafkaError | None]]],
-        storage_error: Callable[[Partition, BaseException], None],
     ) -> None:
         self._broker_id = broker_id
         self._server = server
@@ -134,7 +132,6 @@ class Following:
         self._address = peers.address
         self._address_known = address_known
         self._truncate = truncate
-        self._storage_error = storage_error
         self._followed: dict[PartitionKey, _Followed] = {}
         #: Who fetches each of them.
         self._threads: dict[PartitionKey, _Thread] = {}
@@ -310,7 +307,7 @@ class Following:
         space."""
         one.is_agreed = False
         if isinstance(error, StorageError):
-            self._storage_error(one.partition, error)
+            one.partition.owner.storage_error(one.partition, error)
         else:
             self._troubles.log(logging.INFO, (one.key, error.name), "%s: %s", one.partition, error)
         self._in_vain(one)

@@ -41,7 +41,7 @@ def followed(
     partition.check_lease()
     want(partition, in_sync.expansion(follower, partition.log.high_watermark))
     if follower not in in_sync.isr and in_sync.followers[follower].is_near:
-        partition.came_near(partition)
+        partition.owner.came_near(partition)
     partition.advance_high_watermark()
     if start_offset != started:
         partition.waiting_fetches.wake_deletions(partition)
@@ -57,7 +57,7 @@ def caught_up(partition: Partition, follower: int, at_ms: int) -> None:
     known.caught_up(at_ms)
     partition.check_lease()
     if follower not in in_sync.isr and known.is_near:
-        partition.came_near(partition)
+        partition.owner.came_near(partition)
 
 
 def went_away(partition: Partition, follower: int) -> None:
@@ -115,7 +115,7 @@ def want(partition: Partition, proposal: Proposal | None) -> None:
     if proposal is not None:
         partition.note_others()
         partition.check_lease()
-        partition.propose(partition, proposal)
+        partition.owner.propose(partition, proposal)
 
 
 def isr_changed(partition: Partition, leader_epoch: int, isr: tuple[int, ...], version: int) -> bool:

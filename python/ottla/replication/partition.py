@@ -27,8 +27,9 @@ from ottla.errors import (
     UnknownLeaderEpoch,
 )
 from ottla.kafka import INTERNAL_TOPICS, NO_EPOCH
-from ottla.replication.in_sync import DISK_HAS_IT, InSync, Proposal, left_alone
+from ottla.replication.in_sync import DISK_HAS_IT, InSync, left_alone
 from ottla.replication.lease import Leased, Terms
+from ottla.replication.owner import UNOWNED
 from ottla.replication.roles import PartitionState, Role, role
 from ottla.replication.waiting_fetches import NOBODY, Waiter, WaitingFetches
 from ottla.replication.waiting_produces import WaitingProduce, WaitingProduces
@@ -36,6 +37,7 @@ from ottla.replication.waiting_produces import WaitingProduce, WaitingProduces
 if TYPE_CHECKING:
     from ottla._core import Log
     from ottla.replication.lease import Lease
+    from ottla.replication.owner import Owner
 
 
 class _NoLog:
@@ -51,19 +53,12 @@ class Partition(Leased):
 
     What a lease depends on (`GUARDED`) changes through `change` alone: see `Leased`.
 
-    `propose` is called with every change of the ISR that the partition wants; `came_near` when the high watermark
-    begins to wait for a follower that is not in the ISR: `leading.look_at_near` is to be called until it is false.
-    `listen` is called when somebody waits for a high watermark that a fetcher moves: `heard` is to be called after its
-    next move. `flush` is called when the high watermark waits for the disk: `flushed` is to be called when the log was
-    flushed.
+    owner: It does what the partition cannot do alone.
     """
 
     __slots__ = (
-        "_flush",
-        "_listen",
         "alone_from",
         "broker_id",
-        "came_near",
         "compression_type",
         "flush_again",
         "flush_on_acks_all",
@@ -82,7 +77,7 @@ class Partition(Leased):
         "may_convert_down",
         "may_delete",
         "min_insync_replicas",
-        "propose",
+        "owner",
         "record_format",
         "state",
         "term",
@@ -127,10 +122,7 @@ class Partition(Leased):
         index: int,
         broker_id: int,
         log: Log,
-        propose: Callable[[Partition, Proposal], None] = lambda partition, proposal: None,
-        came_near: Callable[[Partition], None] = lambda partition: None,
-        listen: Callable[[Partition], None] = lambda partition: None,
-        flush: Callable[[Partition], None] = lambda partition: None,
+        owner: Owner[Partition] = UNOWNED,
     ) -> None:
         super().__init__()
         self.change(
@@ -168,10 +160,7 @@ class Partition(Leased):
         #: The log's start of which the Fetches that wait have last heard.
         self.log_start_told = log.start_offset
         self.broker_id = broker_id
-        self.propose = propose
-        self.came_near = came_near
-        self._listen = listen
-        self._flush = flush
+        self.owner = owner
         #: Fetches and deletions of records that wait: `park` and `park_deletion` add them.
         self.waiting_fetches: WaitingFetches[Partition] = NOBODY
         #: None until an append waits: most partitions of a broker are written to seldom, and a queue is 0.6 KB.
@@ -376,7 +365,7 @@ class Partition(Leased):
         if alone_from != known:
             self.change(alone_from=alone_from)
         if known is None and alone_from != DISK_HAS_IT:
-            self._flush(self)
+            self.owner.flush(self)
         return alone_from != DISK_HAS_IT
 
     def note_others(self) -> None:
@@ -473,7 +462,7 @@ class Partition(Leased):
         """Has the next move of the high watermark heard of, where a fetcher moves it and somebody waits for it."""
         if self.is_following and self.waiting_fetches.consumers and not self.is_heard:
             self.is_heard = True
-            self._listen(self)
+            self.owner.listen_to(self)
 
     def heard(self) -> None:
         """The high watermark moved, in whatever thread."""

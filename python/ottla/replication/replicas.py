@@ -91,10 +91,6 @@ class Replicas:
         self._near: dict[Partition, None] = {}
         #: The brokers that fetch as followers, by the connections that they do it on.
         self._fetching: dict[int, int] = {}
-        #: One object for all partitions.
-        self._tell_near = self._is_near
-        self._listen = self._listen_to
-        self._start_flush = lambda partition: self.flush(partition)
         #: Under which logs report that a fetcher moved the high watermark.
         self._high_watermarks = server.token()
         server.listen_to(self._high_watermarks, self._high_watermark_moved)
@@ -249,9 +245,7 @@ class Replicas:
 
     def _add(self, key: PartitionKey, log: Log, settings: dict[str, TopicConfig]) -> Partition:
         """A partition that is new to this broker; `settings` are those of the topics that were looked up already."""
-        partition = self.partitions[key] = Partition(
-            *key, self._broker_id, log, self._propose, self._tell_near, self._listen, self._start_flush
-        )
+        partition = self.partitions[key] = Partition(*key, self._broker_id, log, self)
         if key[0] not in settings:
             settings[key[0]] = self._logs.topic_config(key[0])
             self._throttle(key[0], settings[key[0]])
@@ -295,12 +289,18 @@ class Replicas:
         if role in (Role.LEADS, Role.FOLLOWS):
             self._role_changed(partition, was_leader)
 
-    def _is_near(self, partition: Partition) -> None:
+    # --- as the owner of partitions ---
+
+    def propose(self, partition: Partition, proposal: Proposal) -> None:
+        """The partition wants this change of its ISR."""
+        self._propose(partition, proposal)
+
+    def came_near(self, partition: Partition) -> None:
         """The high watermark waits for a follower that is not in the ISR."""
         self._near[partition] = None
         self._came_near.set()
 
-    def _listen_to(self, partition: Partition) -> None:
+    def listen_to(self, partition: Partition) -> None:
         """Somebody waits for a high watermark that a fetcher moves."""
         partition.log.watch_high_watermark(self._high_watermarks)
 
