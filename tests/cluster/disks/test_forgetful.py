@@ -348,7 +348,7 @@ disk = ForgetfulDisk(Path({str(tmp_path / "other")!r}))
 print("mounted", disk._server.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    done = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3])
     with done:
         assert done.stdout is not None
         said, server = done.stdout.readline().split()

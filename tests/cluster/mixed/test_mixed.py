@@ -1,8 +1,8 @@
 """One cluster of Ottla, Apache Kafka 2.7.2 and 3.9.2: every kind of broker in every role beside every other, each under
 load and with a fault. What was acknowledged is there once, and the replicas are equal.
 
-The judges have two of the combinations, the soak all of them: `pytest -m soak tests/cluster/test_mixed.py`. The gate
-has `test_three_brokers`, with one broker of Ottla and two of Kafka 2.7.2.
+The judges have two of the combinations, the soak all of them: `pytest -m soak tests/cluster/mixed/test_mixed.py`. The
+gate has `test_three_brokers`, with one broker of Ottla and two of Kafka 2.7.2.
 """
 
 import itertools
