@@ -24,6 +24,20 @@ _MOVES, _ENDINGS, _ENDINGS_TEST = (
 
 MUTANTS = (
     Mutant(
+        "coordination.who-stood-still-is-certain",
+        "python/ottla/broker/standing.py",
+        " or self._has_stood_still()",
+        "",
+        pytest=("tests/broker/control/test_standing.py::test_it_stood_still",),
+    ),
+    Mutant(
+        "coordination.who-stood-still-does-not-look",
+        "python/ottla/broker/standing.py",
+        "            self._registration.doubt()\n",
+        "            pass\n",
+        pytest=("tests/broker/control/test_standing.py::test_it_stood_still",),
+    ),
+    Mutant(
         "coordination.request-of-too-many-nodes",
         "python/ottla/coordination/multi_read.py",
         "at - begin == NODES_MAX or size + cost",

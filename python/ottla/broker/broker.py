@@ -125,7 +125,8 @@ class Broker:
         self.producer_ids = ProducerIds(tree, broker_id)
         self.admin = Admin(tree, broker_id, settings, self.metadata, self.addresses)
         self.registration = Registration(tree, broker_id, self._describe, cluster_id=cluster_id)
-        self.standing = Standing(tree, self.registration)
+        session_s = settings.config.get_int("zookeeper.session.timeout.ms") / 1000
+        self.standing = Standing(tree, self.registration, session_s)
         self.transactions = parts.transactions(self)
         self.groups = groups(offsets_topic(self), self.deadlines, settings.config)
         self.advertised: Mapping[int, Api[Any, Any]] = SUPPORTED
@@ -203,6 +204,7 @@ class Broker:
         nursery.start_soon(self.deadlines.run)
         nursery.start_soon(self.logs.run)
         nursery.start_soon(self.replicas.moves.run)
+        nursery.start_soon(self.standing.run)
         nursery.start_soon(self.cleaner.run)
         nursery.start_soon(self.replicas.watch_log_starts)
         nursery.start_soon(self.replicas.watch_followers, self._lag_max_ms)

@@ -127,8 +127,8 @@ class Registration:
 
     @property
     def is_seen(self) -> bool:
-        """Whether the registration was found in the tree since that is heard again. A controller may have removed it
-        meanwhile.
+        """Whether the registration was found in the tree since that is heard again, and since the last `doubt`. A
+        controller may have removed it meanwhile.
         """
         return self._is_seen and self.is_current
 
@@ -215,9 +215,13 @@ class Registration:
 
     def _heard(self, state: SessionState) -> None:
         if state is not SessionState.CONNECTED:
-            self._silences += 1
-            self._is_seen = False
-            self._woken.set()
+            self.doubt()
+
+    def doubt(self) -> None:
+        """The registration may be gone: it is looked at before it is `is_seen` again."""
+        self._silences += 1
+        self._is_seen = False
+        self._woken.set()
 
     async def _watch(self, lost: Callable[[], Awaitable[None]]) -> None:
         path = znodes.broker_path(self._broker_id)

@@ -16,6 +16,7 @@ from ottla.coordination.znodes import BrokerRegistration, Endpoint
 from tests.support.waiting import comes_true
 
 pytestmark = pytest.mark.trio
+SESSION_S = 6.0
 HERE = BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),))
 
 
@@ -25,7 +26,8 @@ class Broker:
     def __init__(self, tree: EmbeddedTree, other: EmbeddedTree) -> None:
         self.tree, self.other = tree, other
         self.registration = Registration(tree, 1, lambda: HERE)
-        self.standing = Standing(tree, self.registration)
+        self.now_s = 0.0
+        self.standing = Standing(tree, self.registration, SESSION_S, lambda: self.now_s)
         #: What it said of itself when it gave up what it led.
         self.resigned: list[bool] = []
 
@@ -94,3 +96,32 @@ async def test_its_session_ended(broker: Broker) -> None:
     assert broker.standing.may_be_replaced(), "nobody has told it what it leads"
     broker.standing.told(-1)  # of a controller whose requests name no epoch
     assert broker.is_certain()
+
+
+async def test_it_stood_still(broker: Broker) -> None:
+    """Nobody has told it anything when it goes on: neither the tree, nor its own beat."""
+    broker.now_s += SESSION_S / 3
+    assert broker.is_certain()
+    broker.now_s += 0.1
+    assert broker.standing.may_be_replaced()
+    broker.standing.beat()
+    assert broker.standing.may_be_replaced(), "it has not looked yet"
+    await comes_true("it is certain", broker.is_certain)
+    assert broker.resigned == []
+
+
+async def test_it_was_removed_while_it_stood_still(broker: Broker) -> None:
+    before = broker.registration.epoch
+    broker.now_s += SESSION_S
+    await broker.other.delete(znodes.broker_path(1))
+    broker.standing.beat()
+    await comes_true("it is back", lambda: broker.registration.epoch > before and broker.registration.is_seen)
+    assert broker.resigned == [True]
+    assert broker.standing.may_be_replaced(), "nobody has told it what it leads"
+
+
+async def test_it_goes_on_all_the_time(broker: Broker) -> None:
+    for _ in range(10):
+        broker.now_s += SESSION_S / 4
+        broker.standing.beat()
+        assert broker.is_certain()
