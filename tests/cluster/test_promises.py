@@ -84,39 +84,44 @@ def test_the_table_has_what_people_choose() -> None:
 
 #: The tests that play the rows of the page's first table, by the first cells.
 PLAYED = {
-    "a follower dies": ["test_early_removal.test_clients_go_on_soon"],
-    "the leader dies": ["test_leader_dies.test_the_leader_is_killed_five_times", "test_promises.test_what_is_promised"],
-    "a broker falls silent (its machine or network fails, it stands still)": [
-        "test_leader_stands_still.test_a_leader_goes_on_after_its_session",
-        "test_cut_off.test_followers_that_do_not_hear_their_leaders_leave_in_time",
+    "a follower dies": ["controller.test_early_removal.test_clients_go_on_soon"],
+    "the leader dies": [
+        "leaders.test_leader_dies.test_the_leader_is_killed_five_times",
+        "test_promises.test_what_is_promised",
     ],
-    "the leader is stopped (SIGTERM)": ["test_clean_stop.test_the_leader_is_stopped"],
-    "two of three die": ["test_min_insync.test_reads_go_on_and_writes_are_refused"],
+    "a broker falls silent (its machine or network fails, it stands still)": [
+        "leaders.test_leader_stands_still.test_a_leader_goes_on_after_its_session",
+        "leaders.test_cut_off.test_followers_that_do_not_hear_their_leaders_leave_in_time",
+    ],
+    "the leader is stopped (SIGTERM)": ["leaders.test_clean_stop.test_the_leader_is_stopped"],
+    "two of three die": ["leaders.test_min_insync.test_reads_go_on_and_writes_are_refused"],
     "all die": [
-        "test_last_in_sync.test_the_last_in_sync_returns_last",
-        "test_last_in_sync.test_all_in_sync_die_at_once",
+        "leaders.test_last_in_sync.test_the_last_in_sync_returns_last",
+        "leaders.test_last_in_sync.test_all_in_sync_die_at_once",
     ],
     "all die, and another comes back with `unclean.leader.election.enable=true`": [
-        "test_elections.test_an_unclean_election_on_purpose"
+        "leaders.test_elections.test_an_unclean_election_on_purpose"
     ],
     "ZooKeeper stands still or is away, and all brokers live": [
-        "test_stalls.test_all_is_led_after_zookeeper_stood_still",
-        "test_zookeeper_faults.test_zookeeper_is_away",
+        "controller.test_stalls.test_all_is_led_after_zookeeper_stood_still",
+        "tree.test_zookeeper_faults.test_zookeeper_is_away",
     ],
-    "a machine loses its power": ["test_power.test_the_leader_of_three_loses_power"],
-    "the machines of all in sync lose their power at once": ["test_power_of_all.test_the_power_of_all_goes_at_once"],
+    "a machine loses its power": ["disks.test_power.test_the_leader_of_three_loses_power"],
+    "the machines of all in sync lose their power at once": [
+        "disks.test_power_of_all.test_the_power_of_all_goes_at_once"
+    ],
     "the last one in sync loses its power, and others live": [
-        "test_power_and_leaders.test_the_last_in_sync_waits_for_an_operator"
+        "disks.test_power_and_leaders.test_the_last_in_sync_waits_for_an_operator"
     ],
     "a broker comes back without its log (a disk or a folder is missing)": [
-        "test_wrong_logs.test_all_die_and_the_leader_comes_back_without_its_log",
-        "test_wrong_logs.test_the_last_in_sync_comes_back_without_its_log",
+        "disks.test_wrong_logs.test_all_die_and_the_leader_comes_back_without_its_log",
+        "disks.test_wrong_logs.test_the_last_in_sync_comes_back_without_its_log",
     ],
     "a broker starts with a wrong tree (a mistyped chroot, a ZooKeeper that was emptied)": [
-        "test_wrong_logs.test_a_broker_is_started_with_a_tree_that_is_not_its_clusters"
+        "disks.test_wrong_logs.test_a_broker_is_started_with_a_tree_that_is_not_its_clusters"
     ],
     "an old replica comes back (its partition moved while it was away, or its topic was deleted and made anew)": [
-        "test_wrong_logs.test_old_replicas_come_back"
+        "disks.test_wrong_logs.test_old_replicas_come_back"
     ],
 }
 
@@ -127,7 +132,7 @@ def test_each_row_of_the_first_table_is_played() -> None:
     assert rows.pop(0) == "what happens"
     assert rows == [*PLAYED]
     for name in [each for tests in PLAYED.values() for each in tests]:
-        module, _, test = name.partition(".")
+        module, _, test = name.rpartition(".")
         assert callable(getattr(importlib.import_module(f"tests.cluster.{module}"), test))
 
 
