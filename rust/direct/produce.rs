@@ -18,7 +18,7 @@ use crate::wire::produce::{self, ACKS_ALL, BATCHES_SINCE, PartitionResult};
 pub struct Appended<O> {
     ticket: Ticket,
     pub lease: Arc<Lease<O>>,
-    acks: i16,
+    pub acks: i16,
     pub timeout_ms: i32,
     pub info: AppendInfo,
 }
@@ -113,8 +113,8 @@ impl<O> Direct<O> {
     }
 
     /// Answers what was appended in the turn, now that it has been [`written`](Self::written). Returns what is in the
-    /// log and is not acknowledged yet: its lease said that no other replica is in sync, and ended before the high
-    /// watermark was behind it.
+    /// log and is not acknowledged yet: a flush of it is due, or its lease said that no other replica is in sync, and
+    /// ended before the high watermark was behind it.
     #[must_use]
     pub fn answer<T>(&self, hub: &Mutex<Hub<T>>, turn: &mut Turn<O>) -> Vec<Appended<O>> {
         let appended = coded(mem::take(&mut turn.appended)).into_iter();
@@ -147,7 +147,12 @@ impl<O> Appended<O> {
 
     /// True if it may be acknowledged. It is in the log.
     fn is_safe(&self) -> bool {
-        self.acks != ACKS_ALL || self.info.last_offset < self.lease.log.high_watermark()
+        let (log, last) = (&self.lease.log, self.info.last_offset);
+        match self.acks {
+            0 => true,
+            ACKS_ALL => last < log.settled_offset() && last < log.high_watermark(),
+            _ => last < log.settled_offset(),
+        }
     }
 
     /// Answers the request, once.

@@ -71,8 +71,9 @@ impl<O> Written<O> {
         Self { lease, turn }
     }
 
-    /// Nothing failed, and no flush is due.
+    /// Nothing failed, and nobody waits for a flush that is due.
     pub(super) fn is_usual(&self) -> bool {
-        !self.turn.flush_due && self.turn.lost.is_none()
+        let is_settled = self.lease.log.settled_offset() == i64::MAX;
+        !self.turn.flush_due && self.turn.lost.is_none() && is_settled
     }
 }

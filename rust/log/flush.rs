@@ -4,6 +4,10 @@
 //! and the folder if a file was created. Requests that come while one runs share the next one, which starts as soon as it ends: no timer,
 //! and no request waits for more than two fsyncs.
 //!
+//! A flush that is due (`flush.messages`) is started by whoever appended. Until it is done,
+//! [`settled_offset`](Log::settled_offset) holds back the answers to what it covers, and a follower asks for nothing
+//! more: its next question says that it has the records.
+//!
 //! A failed fsync takes the directory out of use: see [`Home::fail`](super::home::Home::fail).
 
 use std::sync::atomic::Ordering;
@@ -101,8 +105,21 @@ impl Log {
         });
     }
 
+    /// Looks whether `flush.messages` records wait for a flush, now that the log ends at `end_offset`.
     pub(super) fn is_flush_due(&self, config: &LogConfig, end_offset: i64) -> bool {
-        end_offset - self.flushed_offset() >= config.flush_messages
+        let is_due = end_offset - self.flushed_offset() >= config.flush_messages;
+        if is_due {
+            self.flush_due_to.fetch_max(end_offset, Ordering::AcqRel);
+        }
+        is_due
+    }
+
+    /// The offset below which nothing waits for a flush that is due (`flush.messages`): `i64::MAX` if none is. Kafka
+    /// has such a flush done before an append returns.
+    pub fn settled_offset(&self) -> i64 {
+        let due_to = self.flush_due_to.load(Ordering::Acquire);
+        let flushed = self.flushed_offset();
+        if flushed < due_to { flushed } else { i64::MAX }
     }
 
     pub(super) fn has_unflushed_files(&self) -> bool {
@@ -122,6 +139,7 @@ impl Log {
     pub(super) fn note_truncated(&self, offset: i64) {
         let mut state = self.flush.lock();
         state.truncations += 1;
+        self.flush_due_to.fetch_min(offset, Ordering::AcqRel);
         self.flushed_offset.fetch_min(offset, Ordering::AcqRel);
     }
 

@@ -87,6 +87,8 @@ pub struct Log {
     pub(super) losses: AtomicU64,
     pub(super) flush: Mutex<FlushState>,
     pub(super) flushed_offset: AtomicI64,
+    /// Where the log ended when a flush was due last.
+    pub(super) flush_due_to: AtomicI64,
     /// A flush by `flush.ms` is on its way.
     pub(super) flush_timer: AtomicBool,
     pub(super) pending: ArcSwap<Mutex<super::pending::Pending>>,
@@ -193,6 +195,7 @@ impl Log {
             losses: AtomicU64::new(0),
             flush: Mutex::new(FlushState::default()),
             flushed_offset: AtomicI64::new(flushed_offset),
+            flush_due_to: AtomicI64::new(0),
             flush_timer: AtomicBool::new(false),
             pending: ArcSwap::default(),
             unstable_offset: AtomicI64::new(unstable_offset),

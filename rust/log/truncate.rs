@@ -143,6 +143,7 @@ impl Log {
         }
         self.publish(end_offset, &active);
         // Batches go whole: the end may be before what was asked for.
+        self.flush_due_to.fetch_min(end_offset, Ordering::AcqRel);
         self.flushed_offset.fetch_min(end_offset, Ordering::AcqRel);
         self.high_watermark.fetch_min(end_offset, Ordering::AcqRel);
         self.recount();
@@ -191,6 +192,7 @@ impl Log {
         self.high_watermark.store(offset, Ordering::Release);
         self.publish(offset, &active);
         self.recount();
+        self.flush_due_to.store(0, Ordering::Release);
         self.flushed_offset.store(offset, Ordering::Release);
         self.epochs.write().clear();
         self.save_epochs(writer)?;

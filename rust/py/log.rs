@@ -251,6 +251,11 @@ impl Log {
     }
 
     #[getter]
+    fn settled_offset(&self) -> i64 {
+        self.log.settled_offset()
+    }
+
+    #[getter]
     fn high_watermark(&self) -> i64 {
         self.log.high_watermark()
     }

@@ -18,7 +18,8 @@ pub trait Replica: Send + Sync {
     /// The most bytes that one append may have.
     fn append_bytes_max(&self) -> usize;
 
-    /// Appends whole batches as the leader of `leader_epoch` sent them. An error changes nothing.
+    /// Appends whole batches as the leader of `leader_epoch` sent them, and has them flushed if that is due. An error
+    /// changes nothing, but that of a flush.
     fn append(&self, records: &[u8], leader_epoch: i32) -> Result<(), LogError>;
 
     /// The same where batches may be of newer epochs than `leader_epoch`.
@@ -34,10 +35,13 @@ pub trait Replica: Send + Sync {
     fn move_start_offset(&self, offset: i64) -> Result<(), LogError>;
 }
 
-fn flush_if_due(log: &Arc<Log>, appended: AppendInfo) {
+/// Waits for the disk if a flush is due. The leader takes the next question for the word that this replica has the
+/// records.
+fn flush_if_due(log: &Arc<Log>, appended: AppendInfo) -> Result<(), LogError> {
     if appended.flush_due {
-        log.flush_async(Box::new(drop));
+        log.flush()?;
     }
+    Ok(())
 }
 
 impl Replica for Arc<Log> {
@@ -58,19 +62,13 @@ impl Replica for Arc<Log> {
     }
 
     fn append(&self, records: &[u8], leader_epoch: i32) -> Result<(), LogError> {
-        flush_if_due(
-            self,
-            self.append_as_follower(records, leader_epoch, now_ms())?,
-        );
-        Ok(())
+        let appended = self.append_as_follower(records, leader_epoch, now_ms())?;
+        flush_if_due(self, appended)
     }
 
     fn append_of_any_epoch(&self, records: &[u8], leader_epoch: i32) -> Result<(), LogError> {
-        flush_if_due(
-            self,
-            Log::append_of_any_epoch(self, records, leader_epoch, now_ms())?,
-        );
-        Ok(())
+        let appended = Log::append_of_any_epoch(self, records, leader_epoch, now_ms())?;
+        flush_if_due(self, appended)
     }
 
     fn note_appended(&self, bytes: usize, is_move: bool) {
@@ -89,5 +87,42 @@ impl Replica for Arc<Log> {
             self.set_start_offset(offset)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::config::LogConfig;
+    use crate::log::tests::{Folder, batch};
+    use crate::records::stamp;
+
+    /// The leader is told next that the records are here: that is true of the disk then.
+    #[test]
+    fn a_flush_that_is_due_is_done_when_an_append_returns() {
+        let config = LogConfig {
+            flush_messages: 2,
+            ..LogConfig::default()
+        };
+        type Take = fn(&Arc<Log>, &[u8]) -> Result<(), LogError>;
+        let ways: [Take; 2] = [
+            |log, records| Replica::append(log, records, 1),
+            |log, records| Replica::append_of_any_epoch(log, records, 1),
+        ];
+        for take in ways {
+            let folder = Folder::new();
+            let log = folder.open(config.clone(), true);
+            log.fence(1).unwrap();
+            for (offset, flushed) in [(0, 0), (1, 2), (2, 2), (3, 4)] {
+                let mut records = batch(&["a"], 1000);
+                stamp(&mut records, offset, 1, None);
+                take(&log, &records).unwrap();
+                assert_eq!(
+                    (log.end_offset(), log.flushed_offset()),
+                    (offset + 1, flushed)
+                );
+                assert_eq!(log.settled_offset(), i64::MAX);
+            }
+        }
     }
 }

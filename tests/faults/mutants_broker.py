@@ -17,8 +17,8 @@ MUTANTS = (
     Mutant(
         "broker.ack-before-high-watermark",
         "python/ottla/replication/partition.py",
-        "return min(high_watermark, self.log.flushed_offset) if self.needs_flush else high_watermark",
-        "return self.log.flushed_offset if self.needs_flush else self.log.end_offset",
+        "return min(self.log.high_watermark, self._disk_end())",
+        "return min(self.log.end_offset, self._disk_end())",
         pytest=(f"{PARTITION}::test_with_followers_the_high_watermark_waits_for_them", PARTITION),
     ),
     Mutant(
@@ -122,8 +122,8 @@ MUTANTS = (
     Mutant(
         "broker.commit-answered-at-local-append",
         "python/ottla/replication/appends.py",
-        "        if self._is_safe_at_once:\n",
-        "        if True:\n",
+        "        if not self._is_safe_at_once:\n",
+        "        if False:\n",
         pytest=(
             f"{INTERNAL}::test_an_append_waits_for_the_other_replicas",
             "tests/group/test_coordinator.py::test_a_commit_is_not_answered_while_another_replica_lacks_it",

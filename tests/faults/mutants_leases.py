@@ -14,8 +14,8 @@ MUTANTS = (
     Mutant(
         "leases.acknowledges-what-others-have-to-have",
         "rust/direct/produce.rs",
-        "self.acks != ACKS_ALL || ",
-        "true || ",
+        " && last < log.high_watermark()",
+        "",
         cargo=("direct::tests::what_a_lease_acknowledges_alone_waits_for_others_when_it_has_ended",),
         pytest=(
             "tests/broker/leases/test_leases_that_end.py::test_its_record_is_acknowledged_when_the_follower_has_it",

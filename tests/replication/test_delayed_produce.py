@@ -24,7 +24,7 @@ class Safe:
 
     def __init__(self, name: str = "t", index: int = 0) -> None:
         self.topic, self.index = name, index
-        self.log = SimpleNamespace(start_offset=LOG_START)
+        self.log = SimpleNamespace(start_offset=LOG_START, settled_offset=2**63 - 1)
         self.moved = 0
         self.tell: Callable[[int], None] = lambda _: None
 
@@ -33,6 +33,13 @@ class Safe:
 
     def wait_durable(self, _last_offset: int, done: Callable[[int], None]) -> bool:
         self.tell = done
+        return False
+
+    def wait_flushed(self, last_offset: int, done: Callable[[int], None]) -> bool:
+        if last_offset < self.log.settled_offset:
+            done(0)
+        else:
+            self.tell = done
         return False
 
 

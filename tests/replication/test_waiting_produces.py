@@ -17,7 +17,8 @@ class Appends:
             self.wait(last_offset, term)
 
     def wait(self, last_offset: int, term: int = TERM) -> None:
-        self.queue.append(WaitingProduce(last_offset, term, lambda code: self.answers.append((last_offset, code))))
+        append = WaitingProduce(last_offset, term, lambda code: self.answers.append((last_offset, code)))
+        self.queue.to_be_safe.append(append)
 
 
 def test_an_append_is_answered_once_its_last_offset_is_safe() -> None:
@@ -65,9 +66,19 @@ def test_at_the_end_all_are_answered_those_that_are_safe_too() -> None:
 def test_an_append_that_begins_to_wait_while_others_are_answered() -> None:
     """The records of a coordinator: the answer to one lets it append the next."""
     appends = Appends()
-    appends.queue.append(WaitingProduce(1, TERM, lambda code: appends.wait(3)))
+    appends.queue.to_be_safe.append(WaitingProduce(1, TERM, lambda code: appends.wait(3)))
     appends.wait(2)
     appends.queue.settle(NAME, 3, TERM, 0)
     assert appends.answers == [(2, 0)]
     appends.queue.settle(NAME, 4, TERM, 0)
     assert appends.answers == [(2, 0), (3, 0)]
+
+
+def test_an_append_that_waits_for_a_flush_alone() -> None:
+    appends, told = Appends(4), list[int]()
+    for offset in (4, 6):
+        appends.queue.to_be_flushed.append(WaitingProduce(offset, TERM, told.append))
+    appends.queue.settle(NAME, 0, TERM, NotEnoughReplicasAfterAppend.code, 5)
+    assert (told, appends.answers) == ([0], [])
+    appends.queue.end(NAME, StorageError.code, 9, 0)
+    assert (told, appends.answers) == ([0, StorageError.code], [(4, 0)])

@@ -26,12 +26,14 @@ class Lease:
 
 @final
 class Unacknowledged:
-    """A Produce with acks=all that was appended under a lease, and waits for other replicas now."""
+    """A Produce that was appended under a lease, and waits for a flush, or with acks=all for other replicas."""
 
     @property
     def owner(self) -> Any: ...  # what the lease was granted with
     @property
     def info(self) -> AppendInfo: ...
+    @property
+    def acks(self) -> int: ...
     @property
     def timeout_ms(self) -> int: ...
     def answer(self, error_code: int) -> None: ...  # once; what comes later does nothing

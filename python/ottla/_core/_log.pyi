@@ -205,6 +205,10 @@ class Log:
     def end_offset(self) -> int: ...
     @property
     def flushed_offset(self) -> int: ...
+    @property
+    def settled_offset(
+        self,
+    ) -> int: ...  # below it nothing waits for a flush that is due; 2^63-1: none is
     high_watermark: int  # set: clamped to start_offset..end_offset; checkpointed by a Rust thread
     def advance_high_watermark(self) -> bool: ...  # to the log end offset; True if it was lower
     def watch_high_watermark(self, token: int) -> None: ...  # reports (topic, partition) once, at the next move

@@ -1,5 +1,5 @@
 """What follows an append on a leader: the high watermark, a flush that is due, and an answer once the records are safe:
-below the high watermark and, where there is one replica, on disk.
+below the high watermark and, where there is one replica or a flush is due, on disk.
 
 Produces, the records of coordinators and the markers of transactions all promise this, so the rules stand here once. A
 Produce has several appends, which share its deadline and the write of its turn (`turn.py`): it uses the functions for
@@ -41,6 +41,12 @@ def when_safe(replicas: Replicas, partition: Partition, info: AppendInfo, done: 
         replicas.flush(partition)
 
 
+def when_flushed(replicas: Replicas, partition: Partition, info: AppendInfo, done: Callable[[int], None]) -> None:
+    """The same, but other replicas are not waited for. See `Partition.wait_flushed`."""
+    if partition.wait_flushed(info.last_offset, done):
+        replicas.flush(partition)
+
+
 class SafeAppends:
     """Appends single batches. All methods are called from the loop's thread."""
 
@@ -61,7 +67,7 @@ class SafeAppends:
         """Appends with `start` (see `Server.submit`), and calls `answer(error code, last offset)` once, perhaps before
         this returns. The offset is -1 where nothing was appended, and where nobody knows yet at the deadline.
 
-        `is_safe_at_once`: it is enough that the batch is in the log here, without the other replicas and the disk.
+        `is_safe_at_once`: it is enough that the batch is in the log here, as with acks=1.
         """
         if not partition.has_enough_replicas and not is_safe_at_once:
             answer(NotEnoughReplicas.code, -1)
@@ -120,9 +126,10 @@ class _SafeAppend:
         def safe(error: int) -> None:
             self._settle(error, info.last_offset)
 
-        appended(self._replicas, self._partition, info, None if self._is_safe_at_once else safe)
-        if self._is_safe_at_once:
-            self._settle(0, info.last_offset)
+        if not self._is_safe_at_once:
+            return appended(self._replicas, self._partition, info, safe)
+        appended(self._replicas, self._partition, info)
+        return when_flushed(self._replicas, self._partition, info, safe)
 
     def expire(self) -> None:
         self._settle(RequestTimedOut.code, -1)

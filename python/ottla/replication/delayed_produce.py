@@ -1,8 +1,8 @@
 """The appends of one Produce, from the first one to the answer (Kafka's DelayedProduce).
 
-A Produce is answered once, when the results of all its partitions are final: with acks=0 and 1 when the turn of its
-appends has written them, with acks=all when they are safe. An append that an I/O thread does is final later. What is
-not final at the deadline is answered with REQUEST_TIMED_OUT.
+A Produce is answered once, when the results of all its partitions are final: with acks=0 when the turn of its appends
+has written them, with acks=1 when also a flush is done that became due, with acks=all when they are safe. An append
+that an I/O thread does is final later. What is not final at the deadline is answered with REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.errors import (
     UnsupportedCompressionType,
 )
 from ottla.kafka import ACKS_ALL
-from ottla.replication.appends import appended, when_safe
+from ottla.replication.appends import appended, when_flushed, when_safe
 
 if TYPE_CHECKING:
     from ottla._core import AppendInfo
@@ -155,6 +155,9 @@ class DelayedProduce:
                 self._settled(place, ProduceRow(unwritten.error.code))
             elif self._acks == ACKS_ALL:
                 when_safe(self._rooms.replicas, partition, info, partial(self._safe, place))
+            elif self._acks and info.last_offset >= partition.log.settled_offset:
+                self._open.add(place)
+                when_flushed(self._rooms.replicas, partition, info, partial(self._safe, place))
         self._in_turn.clear()
         self._turn_is_over = True
         if not self._open:
@@ -171,13 +174,18 @@ class DelayedProduce:
         if info is None:
             assert isinstance(error, KafkaError), error
             self._settled(place, _refused(replicas, partition, error))
-        elif self._acks == ACKS_ALL:
-            if not self.done:
-                self._results[place] = info
-            appended(replicas, partition, info, partial(self._safe, place))
-        else:
+        elif not self._acks:
             appended(replicas, partition, info)
             self._settled(place, info)
+        else:
+            if not self.done:
+                self._results[place] = info
+            safe = partial(self._safe, place)
+            if self._acks == ACKS_ALL:
+                return appended(replicas, partition, info, safe)
+            appended(replicas, partition, info)
+            when_flushed(replicas, partition, info, safe)
+        return None
 
     def _safe(self, place: int, error: int) -> None:
         if not self.done:

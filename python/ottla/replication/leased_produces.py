@@ -1,7 +1,8 @@
-"""Produces with acks=all whose lease ended between the append and the answer.
+"""Produces that were appended under a lease and are not safe at the end of their turn.
 
-Under a lease an append is acknowledged when it is written, since no other replica is in sync. A follower that comes
-into the ISR in that moment has to have the append, too.
+Under a lease an append is acknowledged when it is written. If that makes a flush due (`flush.messages`), the answer
+waits for the disk. With acks=all no other replica was in sync; a follower that comes into the ISR between the append
+and the answer, which ends the lease, has to have the append, too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import RequestTimedOut
-from ottla.replication.appends import when_safe
+from ottla.kafka import ACKS_ALL
+from ottla.replication.appends import when_flushed, when_safe
 
 if TYPE_CHECKING:
     from ottla._core import Unacknowledged
@@ -30,7 +32,8 @@ class LeasedProduce:
     def begin(self, replicas: Replicas, deadlines: Deadlines) -> None:
         """Waits until the append is safe. It is in the log."""
         append = self._unacknowledged
-        when_safe(replicas, append.owner, append.info, self._answer)
+        wait = when_safe if append.acks == ACKS_ALL else when_flushed
+        wait(replicas, append.owner, append.info, self._answer)
         if not self.done:
             deadlines.add(append.timeout_ms, self)
 

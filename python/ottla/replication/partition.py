@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class _NoLog:
     """In place of a log that is out of reach: what is asked of every log, about nothing."""
 
-    start_offset = end_offset = high_watermark = flushed_offset = 0
+    start_offset = end_offset = high_watermark = flushed_offset = settled_offset = 0
     leader_epoch = NO_EPOCH
     first_unstable_offset = None
 
@@ -399,27 +399,44 @@ class Partition(Leased):
         """
         # Looked at once, since other threads flush, too. What is not on disk at this look waits for a flush that the
         # caller starts; nobody may be told of one that ends meanwhile.
-        is_on_disk = not self.needs_flush or last_offset < self.log.flushed_offset
+        is_on_disk = last_offset < self._disk_end()
         if is_on_disk and last_offset < self.log.high_watermark:
             done(self._safe_code())
             return False
+        self._all_waiting().to_be_safe.append(WaitingProduce(last_offset, self.term, done))
+        return not is_on_disk
+
+    def wait_flushed(self, last_offset: int, done: Callable[[int], None]) -> bool:
+        """Calls `done(error code)` once no flush that is due covers `last_offset` (`flush.messages`), whatever other
+        replicas have. True if the caller must start a flush.
+        """
+        if last_offset < self.log.settled_offset:
+            done(0)
+            return False
+        self._all_waiting().to_be_flushed.append(WaitingProduce(last_offset, self.term, done))
+        return True
+
+    def _all_waiting(self) -> WaitingProduces:
         if self.waiting_produces is None:
             self.waiting_produces = WaitingProduces()
-        self.waiting_produces.append(WaitingProduce(last_offset, self.term, done))
-        return not is_on_disk
+        return self.waiting_produces
 
     def settle_produces(self) -> None:
         """Answers the appends that wait and are safe by now."""
         if self.waiting_produces:
             term = self.term if self.is_leader else None
-            self.waiting_produces.settle(self, self._safe_end(), term, self._safe_code())
+            settled = self.log.settled_offset
+            self.waiting_produces.settle(self, self._safe_end(), term, self._safe_code(), settled)
 
     def _safe_end(self) -> int:
         """The offset before which records are as safe as they can be here: below the high watermark and, where that is
         asked, on disk.
         """
-        high_watermark = self.log.high_watermark
-        return min(high_watermark, self.log.flushed_offset) if self.needs_flush else high_watermark
+        return min(self.log.high_watermark, self._disk_end())
+
+    def _disk_end(self) -> int:
+        """The offset before which no acks=all answer waits for the disk."""
+        return self.log.flushed_offset if self.needs_flush else self.log.settled_offset
 
     def _safe_code(self) -> int:
         """The error code for an append that is as safe as it can be here."""

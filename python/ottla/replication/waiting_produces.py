@@ -30,29 +30,43 @@ class WaitingProduce:
             failed(f"an acks=all that waited for {partition}", error)
 
 
-class WaitingProduces(deque[WaitingProduce]):
+class WaitingProduces:
     """The appends of one partition, in the order in which they began to wait.
 
     That is the order of their offsets, but for duplicates: a recognised duplicate waits for the last offset of the
     original, so it can stand behind a younger append. It never waits for longer than that.
+
+    to_be_safe: Appends with acks=all.
+    to_be_flushed: Appends that wait for a flush that is due, and for nothing else.
     """
 
-    __slots__ = ()
+    __slots__ = ("to_be_flushed", "to_be_safe")
 
-    def settle(self, partition: object, safe_end: int, term: int | None, error_code: int) -> None:
-        """Answers the appends whose last offset is below `safe_end`.
+    def __init__(self) -> None:
+        self.to_be_safe: deque[WaitingProduce] = deque()
+        self.to_be_flushed: deque[WaitingProduce] = deque()
 
-        Those of `term`, in which this broker leads now, are answered with `error_code` (0: no error), all others with
-        NotLeaderOrFollower. None: this broker does not lead.
+    def __bool__(self) -> bool:
+        return bool(self.to_be_safe) or bool(self.to_be_flushed)
+
+    def settle(self, partition: object, safe_end: int, term: int | None, error_code: int, settled_end: int = 0) -> None:
+        """Answers the appends whose last offset is below `safe_end`, and those to be flushed below `settled_end`.
+
+        Those of `term`, in which this broker leads now, are answered with `error_code` (0: no error), or without an
+        error if nothing but the flush counts; all others with NotLeaderOrFollower. None: this broker does not lead.
         """
-        while self and self[0].last_offset < safe_end:
-            append = self.popleft()
-            append.answer(error_code if append.term == term else NotLeaderOrFollower.code, partition)
+        for queue, end, code in (self.to_be_safe, safe_end, error_code), (self.to_be_flushed, settled_end, 0):
+            while queue and queue[0].last_offset < end:
+                append = queue.popleft()
+                append.answer(code if append.term == term else NotLeaderOrFollower.code, partition)
 
     def end(self, partition: object, error_code: int, safe_end: int = 0, safe_code: int = 0) -> None:
-        """Answers all appends with `error_code`; those whose last offset is below `safe_end` with `safe_code`.
+        """Answers all appends with `error_code`; those to be safe whose last offset is below `safe_end` with
+        `safe_code`.
 
-        The partition does not hold this queue any more: an answer may let another append begin to wait.
+        The partition does not hold this object any more: an answer may let another append begin to wait.
         """
-        for append in self:
+        for append in self.to_be_safe:
             append.answer(safe_code if append.last_offset < safe_end else error_code, partition)
+        for append in self.to_be_flushed:
+            append.answer(error_code, partition)

@@ -86,6 +86,8 @@ pub struct Unacknowledged {
     #[pyo3(get)]
     owner: Py<PyAny>,
     #[pyo3(get)]
+    acks: i16,
+    #[pyo3(get)]
     timeout_ms: i32,
     #[pyo3(get)]
     info: Py<AppendInfo>,
@@ -112,6 +114,7 @@ pub fn answer(
         Ok(Unacknowledged {
             hub: Arc::clone(hub),
             owner: one.lease.owner.clone_ref(py),
+            acks: one.acks,
             timeout_ms: one.timeout_ms,
             info: Py::new(py, AppendInfo::from(one.info))?,
             appended: Mutex::new(Some(one)),

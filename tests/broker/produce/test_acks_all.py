@@ -22,7 +22,8 @@ from ottla.wire.k27_write_txn_markers import (
 )
 from tests.support.another_replica import with_another_replica
 from tests.support.client import Client, batch
-from tests.support.leased import One, produce, started
+from tests.support.leased import produce, started
+from tests.support.slow_disk import SlowDisk
 from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
@@ -42,19 +43,6 @@ def end_transaction(client: Client) -> int:
     marker = WritableTxnMarker(producer_id=5, producer_epoch=0, transaction_result=True, topics=[topic])
     (row,) = client.call(WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]), 0).markers
     return row.topics[0].partitions[0].error_code
-
-
-class SlowDisk:
-    """Flushes that are asked for begin when they are let go."""
-
-    def __init__(self, one: One, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._flush = one.broker.replicas.flush
-        self.asked: list[Partition] = []
-        monkeypatch.setattr(one.broker.replicas, "flush", self.asked.append)
-
-    def go_on(self) -> None:
-        for partition in self.asked:
-            self._flush(partition)
 
 
 async def test_a_leader_that_is_left_alone_answers_and_shows_what_the_disk_has(
