@@ -6,12 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::parked::{Parked, Parking};
 use super::{Direct, Lease};
 use crate::log::leader_epochs::NO_EPOCH;
-use crate::net::hub::{Hub, Incoming, Ticket};
+use crate::net::hub::{Hubs, Incoming, Ticket};
 use crate::traffic::Count;
 use crate::wire::fetch::{
     self, CONSUMER, FetchPartition, PartitionResponse, READ_UNCOMMITTED, RecordData, ResponseHead,
@@ -45,10 +43,10 @@ enum Found<'a> {
 }
 
 /// Answers a Fetch. False if what was found cannot be told.
-pub(super) fn reply<T>(hub: &Mutex<Hub<T>>, ticket: Ticket, partitions: Vec<Answer<'_>>) -> bool {
+pub(super) fn reply<T>(hubs: &Hubs<T>, ticket: Ticket, partitions: Vec<Answer<'_>>) -> bool {
     let is_measured = ticket.started_us != 0;
     let count = partitions.len();
-    if is_measured && let Some(meter) = &hub.lock().meter {
+    if is_measured && let Some(meter) = &hubs.of(ticket.connection).meter {
         let topics = partitions.iter().map(|one| one.topic);
         meter.topics.note(topics, |index, row| {
             row.add(Count::FetchRequests, 1);
@@ -65,7 +63,7 @@ pub(super) fn reply<T>(hub: &Mutex<Hub<T>>, ticket: Ticket, partitions: Vec<Answ
         Some(Piece::Bytes(bytes)) => bytes,
         _ => Vec::new(),
     };
-    let mut hub = hub.lock();
+    let mut hub = hubs.of(ticket.connection);
     if is_measured && let Some(meter) = &mut hub.meter {
         // One code for the answer, and one for each partition.
         meter.noted(FETCH, std::iter::repeat_n(0, 1 + count));
@@ -139,27 +137,23 @@ impl<O> Plain<O> {
 }
 
 impl<O> Direct<O> {
-    pub(super) fn serve_fetch<T>(
-        &self,
-        hub: &Mutex<Hub<T>>,
-        incoming: Incoming,
-    ) -> Option<Incoming> {
+    pub(super) fn serve_fetch<T>(&self, hubs: &Hubs<T>, incoming: Incoming) -> Option<Incoming> {
         let body = &incoming.frame[incoming.header.body_start..];
-        match self.try_fetch(hub, body, incoming.ticket) {
+        match self.try_fetch(hubs, body, incoming.ticket) {
             Some(()) => None,
             None => Some(incoming),
         }
     }
 
     /// Answers a plain Fetch, or lets it wait. None if it is not plain, or only Python can answer it.
-    fn try_fetch<T>(&self, hub: &Mutex<Hub<T>>, body: &[u8], ticket: Ticket) -> Option<()> {
+    fn try_fetch<T>(&self, hubs: &Hubs<T>, body: &[u8], ticket: Ticket) -> Option<()> {
         if ticket.api_version < ZSTD_SINCE || self.leases.is_empty() {
             return None;
         }
         let fetch = self.plain(body, ticket.api_version)?;
         loop {
             let high_watermark = match fetch.find()? {
-                Found::Answers(answers) => return reply(hub, ticket, answers).then_some(()),
+                Found::Answers(answers) => return reply(hubs, ticket, answers).then_some(()),
                 Found::Waits(high_watermark) => high_watermark,
             };
             let (asked, lease) = fetch.partitions.first()?;

@@ -24,8 +24,10 @@
 //!
 //! So threads that append to different partitions do not wait for each other here. What a thread appended it has
 //! written, and answers, itself; if the hub told the end of the requests to another thread, then when the hub has
-//! nothing more for it. Turns of several threads share the writes of a log, so that a thread's batches may be written
-//! by another, or not be written. The log says of each append whether it is there ([`Log::lost`]).
+//! nothing more for it. A thread beside the loop serves a hub of its own, and hands the rest of its turn to the loop
+//! where Python has to hear of it ([`serving`]). Turns of several threads share the writes of a log, so that a thread's
+//! batches may be written by another, or not be written. The log says of each append whether it is there
+//! ([`Log::lost`]).
 //!
 //! [`Log::lost`]: crate::log::Log::lost
 //!
@@ -86,6 +88,7 @@ mod gate;
 mod leases;
 mod parked;
 mod produce;
+pub mod serving;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -110,13 +113,14 @@ use parking_lot::Mutex;
 use self::leases::Leases;
 use self::parked::Due;
 pub use self::produce::Appended;
+use self::serving::Rest;
 pub use self::terms::{Lease, Terms};
 use self::turn::Ended;
 pub use self::turn::{Turn, Written};
-use crate::net::hub::{self, Event, Hub, Incoming};
+use crate::net::hub::{self, Event, Hubs, Incoming};
 use crate::wire::keys::{FETCH, PRODUCE};
 
-/// The leases of one hub, and what is done under them. `O`: what the grantor knows a partition by.
+/// The leases of one broker, and what is done under them. `O`: what the grantor knows a partition by.
 pub struct Direct<O> {
     leases: Leases<O>,
     /// `fetch.max.bytes`
@@ -124,6 +128,8 @@ pub struct Direct<O> {
     /// Fetches that name their rack are plain too: nobody is told to read elsewhere.
     serves_racks: AtomicBool,
     due: Mutex<Due<O>>,
+    /// The ends of turns of other threads, for the loop.
+    rests: Mutex<Vec<Rest<O>>>,
 }
 
 impl<O> Default for Direct<O> {
@@ -133,25 +139,26 @@ impl<O> Default for Direct<O> {
             fetch_bytes_max: AtomicU64::new(0),
             serves_racks: AtomicBool::new(false),
             due: Mutex::default(),
+            rests: Mutex::default(),
         }
     }
 }
 
 impl<O> Direct<O> {
     /// Serves a partition under a lease, in place of any that it had.
-    pub fn grant<T>(&self, hub: &Mutex<Hub<T>>, lease: Lease<O>) -> Arc<Lease<O>> {
+    pub fn grant<T>(&self, hubs: &Hubs<T>, lease: Lease<O>) -> Arc<Lease<O>> {
         let lease = Arc::new(lease);
         if let Some(before) = self.leases.put(&lease) {
-            self.over(hub, &before);
+            self.over(hubs, &before);
         }
         lease
     }
 
     /// Ends a lease: when this returns, no request is begun under it, and nothing is decided (see [`gate`]). Fetches
     /// that wait under it are answered; the next ones are told what happened.
-    pub fn end<T>(&self, hub: &Mutex<Hub<T>>, lease: &Arc<Lease<O>>) {
+    pub fn end<T>(&self, hubs: &Hubs<T>, lease: &Arc<Lease<O>>) {
         self.leases.remove(lease);
-        self.over(hub, lease);
+        self.over(hubs, lease);
     }
 
     /// How many bytes one Fetch gets at most, and whether one that names its rack is served here. None is before this
@@ -161,25 +168,25 @@ impl<O> Direct<O> {
         self.serves_racks.store(serves_racks, Ordering::Release);
     }
 
-    /// Waits as [`hub::wait`] does, and serves what comes. Returns the first event that is not served here; None: the
-    /// time is over, a signal came, or what is watched beside the hub is ready.
+    /// Waits for the loop's hub as [`hub::wait`] does, and serves what comes. Returns the first event that is not
+    /// served here; None: the time is over, a signal came, or what is watched beside the hub is ready.
     pub fn wait<T>(
         &self,
-        hub: &Mutex<Hub<T>>,
+        hubs: &Hubs<T>,
         turn: &mut Turn<O>,
         fd: BorrowedFd<'_>,
         timeout: Duration,
     ) -> io::Result<Option<Event<T>>> {
         let began = Instant::now();
         loop {
-            let due = self.expire(hub);
+            let due = self.expire(hubs);
             let mut left = timeout.saturating_sub(began.elapsed());
             if let Some(due) = due {
                 left = left.min(due.saturating_duration_since(Instant::now()));
             }
-            let event = hub::wait(hub, fd, left)?;
+            let event = hub::wait(hubs.loops(), fd, left)?;
             let is_over = event.is_none();
-            let passed = self.pass(hub, turn, event)?;
+            let passed = self.pass(hubs, turn, event)?;
             // A turn that was served here ends no wait; nor does a deadline of a Fetch.
             let is_due = due.is_some_and(|due| due <= Instant::now());
             if passed.is_some() || is_over && !is_due || began.elapsed() >= timeout {
@@ -192,7 +199,7 @@ impl<O> Direct<O> {
     /// request gets [`Event::Served`] afterwards, before None.
     pub fn pass<T>(
         &self,
-        hub: &Mutex<Hub<T>>,
+        hubs: &Hubs<T>,
         turn: &mut Turn<O>,
         mut event: Option<Event<T>>,
     ) -> io::Result<Option<Event<T>>> {
@@ -200,12 +207,12 @@ impl<O> Direct<O> {
             let is_over = event.is_none();
             match event {
                 Some(Event::Request(incoming)) => {
-                    if let Some(incoming) = self.serve(hub, turn, incoming) {
+                    if let Some(incoming) = self.serve(hubs, turn, incoming) {
                         turn.awaits(true);
                         return Ok(Some(Event::Request(incoming)));
                     }
                 }
-                None | Some(Event::Served) => match self.end_turn(hub, turn, is_over) {
+                None | Some(Event::Served) => match self.end_loops_turn(hubs, turn, is_over) {
                     Ended::ByOthers => return Ok(Some(Event::Served)),
                     Ended::Before if is_over => return Ok(None),
                     Ended::Before | Ended::Here => {}
@@ -215,30 +222,25 @@ impl<O> Direct<O> {
                     return Ok(event);
                 }
             }
-            event = hub.lock().next_event()?;
+            event = hubs.loops().lock().next_event()?;
         }
     }
 
     /// Serves a request, if a lease allows it; else gives it back as it came.
-    fn serve<T>(
-        &self,
-        hub: &Mutex<Hub<T>>,
-        turn: &mut Turn<O>,
-        incoming: Incoming,
-    ) -> Option<Incoming> {
+    fn serve<T>(&self, hubs: &Hubs<T>, turn: &mut Turn<O>, incoming: Incoming) -> Option<Incoming> {
         match incoming.ticket.api_key {
-            PRODUCE => self.serve_produce(hub, turn, incoming),
-            FETCH => self.serve_fetch(hub, incoming),
+            PRODUCE => self.serve_produce(hubs, turn, incoming),
+            FETCH => self.serve_fetch(hubs, incoming),
             _ => Some(incoming),
         }
     }
 
     /// Deadlines are looked at from now on, or not: then no Fetch may wait.
-    pub fn let_wait<T>(&self, hub: &Mutex<Hub<T>>, may: bool) {
+    pub fn let_wait<T>(&self, hubs: &Hubs<T>, may: bool) {
         let before = mem::replace(&mut self.due.lock().may_park, may);
         if before && !may {
             for lease in self.leases.all() {
-                self.release(hub, &lease);
+                self.release(hubs, &lease);
             }
         }
     }

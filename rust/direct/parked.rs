@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::fetch::reply;
 use super::{Direct, Lease};
-use crate::net::hub::{Hub, Ticket};
+use crate::net::hub::{Hubs, Ticket};
 
 /// How many deadlines of answered Fetches there may be before the heap is looked through.
 const DONE_MAX: usize = 64;
@@ -156,18 +156,18 @@ impl<O> Direct<O> {
     }
 
     /// Answers the Fetches that waited for a high watermark that moved.
-    pub fn advanced<T>(&self, hub: &Mutex<Hub<T>>, lease: &Lease<O>) {
+    pub fn advanced<T>(&self, hubs: &Hubs<T>, lease: &Lease<O>) {
         let mut waiting = lease.line.0.lock();
         let before = waiting.fetches.len();
         waiting.fetches.retain(|one| {
             let Some((found, goes_on)) = lease.read(one.offset, one.bytes_max, true) else {
                 // An error, which the next Fetch is told.
-                reply(hub, one.ticket, vec![lease.nothing()]);
+                reply(hubs, one.ticket, vec![lease.nothing()]);
                 return false;
             };
             let is_enough = found.records.length() >= one.wanted || goes_on;
             if is_enough {
-                reply(hub, one.ticket, vec![found]);
+                reply(hubs, one.ticket, vec![found]);
             }
             !is_enough
         });
@@ -179,26 +179,26 @@ impl<O> Direct<O> {
     }
 
     /// Ends a lease that is not found any more.
-    pub(super) fn over<T>(&self, hub: &Mutex<Hub<T>>, lease: &Lease<O>) {
+    pub(super) fn over<T>(&self, hubs: &Hubs<T>, lease: &Lease<O>) {
         lease.gate.end();
         lease.line.0.lock().is_closed = true;
-        self.release(hub, lease);
+        self.release(hubs, lease);
     }
 
     /// Answers all Fetches that wait under a lease, with nothing.
-    pub(super) fn release<T>(&self, hub: &Mutex<Hub<T>>, lease: &Lease<O>) {
+    pub(super) fn release<T>(&self, hubs: &Hubs<T>, lease: &Lease<O>) {
         let fetches = mem::take(&mut lease.line.0.lock().fetches);
         if fetches.is_empty() {
             return;
         }
         self.due.lock().waiting -= fetches.len();
         for one in fetches {
-            reply(hub, one.ticket, vec![lease.nothing()]);
+            reply(hubs, one.ticket, vec![lease.nothing()]);
         }
     }
 
     /// Answers the Fetches whose time is over, with what there is. Returns the next deadline.
-    pub(super) fn expire<T>(&self, hub: &Mutex<Hub<T>>) -> Option<Instant> {
+    pub(super) fn expire<T>(&self, hubs: &Hubs<T>) -> Option<Instant> {
         loop {
             let (lease, one) = {
                 let mut due = self.due.lock();
@@ -216,7 +216,7 @@ impl<O> Direct<O> {
             if let Some(lease) = lease {
                 let found = lease.read(one.offset, one.bytes_max, true);
                 let found = found.map_or_else(|| lease.nothing(), |(found, _)| found);
-                reply(hub, one.ticket, vec![found]);
+                reply(hubs, one.ticket, vec![found]);
             }
         }
     }

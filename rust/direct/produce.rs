@@ -3,12 +3,10 @@
 use std::mem;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::turn::{Ended, Turn, Written};
 use super::{Direct, Lease};
 use crate::log::AppendInfo;
-use crate::net::hub::{Hub, Incoming, Ticket};
+use crate::net::hub::{Hub, Hubs, Incoming, Ticket};
 use crate::records::batch::is_transactional;
 use crate::traffic::Count;
 use crate::wire::keys::PRODUCE;
@@ -26,7 +24,7 @@ pub struct Appended<O> {
 impl<O> Direct<O> {
     pub(super) fn serve_produce<T>(
         &self,
-        hub: &Mutex<Hub<T>>,
+        hubs: &Hubs<T>,
         turn: &mut Turn<O>,
         mut incoming: Incoming,
     ) -> Option<Incoming> {
@@ -37,7 +35,7 @@ impl<O> Direct<O> {
         };
         turn.note(appended);
         // The next Produce of this connection may start: it is appended behind this one.
-        hub.lock().appended(ticket);
+        hubs.of(ticket.connection).appended(ticket);
         None
     }
 
@@ -75,24 +73,19 @@ impl<O> Direct<O> {
     }
 
     /// Ends the turn if nobody else has a part in it. `is_over`: the hub has nothing more for this thread.
-    pub(super) fn end_turn<T>(
-        &self,
-        hub: &Mutex<Hub<T>>,
-        turn: &mut Turn<O>,
-        is_over: bool,
-    ) -> Ended {
+    pub(super) fn end_turn<T>(&self, hubs: &Hubs<T>, turn: &mut Turn<O>, is_over: bool) -> Ended {
         if turn.is_shared && (!is_over || turn.is_awaited) {
             (turn.is_shared, turn.is_awaited) = (false, false);
             return Ended::ByOthers;
         }
-        if turn.touched.is_empty() {
+        if turn.touched.is_empty() && turn.written.is_empty() {
             return Ended::Before;
         }
         let written: Vec<Written<O>> = turn.touched.drain(..).map(Written::of).collect();
         for one in written {
             let moved = one.is_usual().then(|| one.lease.advance()).flatten();
             match moved {
-                Some(true) => self.advanced(hub, &one.lease),
+                Some(true) => self.advanced(hubs, &one.lease),
                 Some(false) => {}
                 None => turn.written.push(one),
             }
@@ -101,7 +94,7 @@ impl<O> Direct<O> {
             return Ended::ByOthers;
         }
         // All of it was below the high watermark while the leases held.
-        answer_all(hub, &coded(mem::take(&mut turn.appended)));
+        answer_all(hubs, &coded(mem::take(&mut turn.appended)));
         Ended::Here
     }
 
@@ -116,11 +109,11 @@ impl<O> Direct<O> {
     /// log and is not acknowledged yet: a flush of it is due, or its lease said that no other replica is in sync, and
     /// ended before the high watermark was behind it.
     #[must_use]
-    pub fn answer<T>(&self, hub: &Mutex<Hub<T>>, turn: &mut Turn<O>) -> Vec<Appended<O>> {
+    pub fn answer<T>(&self, hubs: &Hubs<T>, turn: &mut Turn<O>) -> Vec<Appended<O>> {
         let appended = coded(mem::take(&mut turn.appended)).into_iter();
         let (waiting, settled): (Vec<_>, Vec<_>) =
             appended.partition(|(code, one)| *code == 0 && !one.is_safe());
-        answer_all(hub, &settled);
+        answer_all(hubs, &settled);
         waiting.into_iter().map(|(_, one)| one).collect()
     }
 }
@@ -131,10 +124,16 @@ fn coded<O>(appended: Vec<Appended<O>>) -> Vec<(i16, Appended<O>)> {
     appended.map(|one| (one.error_code(), one)).collect()
 }
 
-fn answer_all<O, T>(hub: &Mutex<Hub<T>>, appended: &[(i16, Appended<O>)]) {
-    let mut hub = hub.lock();
-    for (code, one) in appended {
-        one.answer(&mut hub, *code);
+fn answer_all<O, T>(hubs: &Hubs<T>, appended: &[(i16, Appended<O>)]) {
+    // Mostly they are all of one hub.
+    for answers in appended.chunk_by(|(_, one), (_, next)| one.ticket.hub() == next.ticket.hub()) {
+        let Some((_, first)) = answers.first() else {
+            continue;
+        };
+        let mut hub = hubs.of(first.ticket.connection);
+        for (code, one) in answers {
+            one.answer(&mut hub, *code);
+        }
     }
 }
 
@@ -156,7 +155,12 @@ impl<O> Appended<O> {
     }
 
     /// Answers the request, once.
-    pub fn answer<T>(&self, hub: &mut Hub<T>, error_code: i16) {
+    pub fn answer_at<T>(&self, hubs: &Hubs<T>, error_code: i16) {
+        self.answer(&mut hubs.of(self.ticket.connection), error_code);
+    }
+
+    /// Answers the request at its hub.
+    fn answer<T>(&self, hub: &mut Hub<T>, error_code: i16) {
         let (ticket, lease, info) = (self.ticket, &self.lease, &self.info);
         let is_measured = ticket.started_us != 0;
         if is_measured && let Some(meter) = &hub.meter {

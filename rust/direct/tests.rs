@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use self::python::{Python, serve};
+use super::serving::Threads;
 use super::{Appended, Direct, Lease, Terms, Turn};
 use crate::log::tests::{Folder, batch};
 use crate::log::{Log, LogConfig};
 use crate::net::admission::Api;
-use crate::net::hub::{Event, Hub, Incoming};
+use crate::net::hub::{Event, Hubs, Incoming};
 use crate::net::limits::{ConnectionLimits, Limits};
 use crate::records::stamp;
 use crate::wire::fetch::{self, PartitionToFetch, RequestToSend};
@@ -23,7 +25,9 @@ use crate::wire::headers::{parse_response_header, request_frame};
 use crate::wire::keys::{FETCH, PRODUCE};
 use crate::wire::produce::{self, PartitionRecords};
 
+mod beside;
 mod model;
+mod python;
 mod threads;
 mod waiting;
 
@@ -39,19 +43,8 @@ const TERMS: Terms = Terms {
 /// What is answered to requests that are handed on.
 const HANDED_ON: &[u8] = b"handed on";
 
-type Shared = Arc<Mutex<Hub<()>>>;
+type Shared = Arc<Hubs<()>>;
 type OneLease = Arc<Lease<&'static str>>;
-
-/// A stub in Python's place, and what has come to it.
-#[derive(Default)]
-struct Python {
-    handed_on: AtomicUsize,
-    turns: AtomicUsize,
-    /// Ended by the next request that is handed on.
-    to_end: Mutex<Option<OneLease>>,
-    unacknowledged: Mutex<Vec<Appended<&'static str>>>,
-    stop: AtomicBool,
-}
 
 /// A hub that serves a log, and hands on to a stub.
 struct Rig {
@@ -61,30 +54,41 @@ struct Rig {
     port: u16,
     python: Arc<Python>,
     threads: Vec<JoinHandle<()>>,
+    beside: Threads,
     _folder: Option<Folder>,
 }
 
 impl Rig {
     fn new() -> Self {
-        let folder = Folder::new();
-        let log = folder.open(LogConfig::default(), true);
-        Self::of(log, Some(folder))
+        Self::beside(0)
     }
 
-    fn of(log: Arc<Log>, folder: Option<Folder>) -> Self {
+    /// With so many threads beside the loop.
+    fn beside(threads: usize) -> Self {
+        let folder = Folder::new();
+        let log = folder.open(LogConfig::default(), true);
+        Self::of(log, Some(folder), threads)
+    }
+
+    fn of(log: Arc<Log>, folder: Option<Folder>, threads: usize) -> Self {
         log.begin_epoch(EPOCH).unwrap();
         let fetch = Api {
             flexible_from: fetch::FLEXIBLE_SINCE,
             ..Api::plain(0, 12)
         };
         let apis = HashMap::from([(PRODUCE, Api::plain(0, 8)), (FETCH, fetch)]);
-        let mut hub = Hub::new(Limits::default(), ConnectionLimits::default(), &apis).unwrap();
-        let port = hub.listen("127.0.0.1", 0, "PLAINTEXT").unwrap();
-        let hub = Arc::new(Mutex::new(hub));
+        let (limits, connections) = (Limits::default(), ConnectionLimits::default());
+        let hub = Arc::new(Hubs::new(limits, connections, &apis, threads).unwrap());
+        let port = hub
+            .loops()
+            .lock()
+            .listen("127.0.0.1", 0, "PLAINTEXT")
+            .unwrap();
         let direct: Arc<Direct<&'static str>> = Arc::default();
         direct.limit_fetches(1 << 20, false);
         direct.let_wait(&hub, true);
         let mut rig = Self {
+            beside: Threads::start(&direct, &hub).unwrap(),
             direct,
             hub,
             log,
@@ -134,10 +138,8 @@ impl Rig {
 fn eventually(is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "it does not come"
-        );
+        let waited = start.elapsed();
+        assert!(waited < Duration::from_secs(20), "it does not come");
         thread::yield_now();
     }
 }
@@ -149,56 +151,7 @@ impl Drop for Rig {
             let ended = thread.join();
             assert!(ended.is_ok() || thread::panicking());
         }
-    }
-}
-
-/// The loop, which does for requests that are handed on what Python would.
-fn serve(direct: &Direct<&'static str>, hub: &Shared, python: &Python) {
-    let epoll = Arc::clone(hub.lock().fd());
-    let mut turn = Turn::default();
-    while !python.stop.load(Ordering::Acquire) {
-        let wait = Duration::from_millis(5);
-        let mut event = direct.wait(hub, &mut turn, epoll.as_fd(), wait).unwrap();
-        while let Some(told) = event {
-            match told {
-                Event::Request(incoming) => {
-                    python.handed_on.fetch_add(1, Ordering::AcqRel);
-                    check_unchanged(&incoming);
-                    if let Some(lease) = python.to_end.lock().take() {
-                        direct.end(hub, &lease);
-                    }
-                    let write = |to: &mut Vec<u8>| to.extend_from_slice(HANDED_ON);
-                    hub.lock().reply(incoming.ticket, write, Vec::new());
-                }
-                Event::Served => {
-                    python.turns.fetch_add(1, Ordering::AcqRel);
-                    for written in direct.written(&mut turn) {
-                        let lease = written.lease;
-                        assert_eq!(lease.owner, "owner");
-                        if !lease.gate.is_over() && lease.log.advance_high_watermark() {
-                            direct.advanced(hub, &lease);
-                        }
-                    }
-                    let unacknowledged = direct.answer(hub, &mut turn);
-                    python.unacknowledged.lock().extend(unacknowledged);
-                }
-                Event::Completion(_) | Event::Disconnected(_) | Event::Reserved { .. } => {}
-            }
-            let next = hub.lock().next_event().unwrap();
-            event = direct.pass(hub, &mut turn, next).unwrap();
-        }
-    }
-}
-
-/// What is handed on has no offset in it.
-fn check_unchanged(incoming: &Incoming) {
-    let body = &incoming.frame[incoming.header.body_start..];
-    if incoming.ticket.api_key == PRODUCE
-        && let Ok(request) = produce::decode_request(body, incoming.ticket.api_version)
-    {
-        for records in request.partitions.into_iter().filter_map(|one| one.records) {
-            assert!(records.len() < 61 || body[records.start..][..8] == [0; 8]);
-        }
+        self.beside.end(&self.hub);
     }
 }
 
@@ -442,7 +395,7 @@ fn what_a_lease_acknowledges_alone_waits_for_others_when_it_has_ended() {
     assert_eq!((rig.log.end_offset(), rig.log.high_watermark()), (1, 0));
     let waiting = rig.python.unacknowledged.lock().pop().unwrap();
     assert_eq!((waiting.info.last_offset, waiting.timeout_ms), (0, 5000));
-    waiting.answer(&mut rig.hub.lock(), 0);
+    waiting.answer_at(&rig.hub, 0);
     assert_eq!(client.produced(8), Some((0, 0)));
     assert_eq!(client.produced(2), None);
 }

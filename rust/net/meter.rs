@@ -1,6 +1,6 @@
 //! What requests cost, by API: how many, how large, how long. Kept by a hub that was told to measure, else nothing is.
 //!
-//! A hub belongs to one thread, so these are plain numbers: a request that is measured costs two readings of the clock, three if its answer comes
+//! A hub belongs to one thread, so these are plain numbers, which are summed when somebody asks ([`Meter::add`]): a request that is measured costs two readings of the clock, three if its answer comes
 //! later than its handler returns, and a few additions. A reading that nothing worth mentioning followed is used again: a request starts when the
 //! visit before its own ended, and is sent from when the visit's last answer was given.
 //!
@@ -63,6 +63,18 @@ impl Histogram {
         }
     }
 
+    /// Adds what another one has counted.
+    fn add(&mut self, other: &mut Self, now_us: u64) {
+        self.turn(now_us);
+        other.turn(now_us);
+        self.count += other.count;
+        for (table, more) in self.tables.iter_mut().zip(&other.tables) {
+            for (count, more) in table.iter_mut().zip(more) {
+                *count = count.saturating_add(*more);
+            }
+        }
+    }
+
     /// The values at `QUANTILES`; 0 where there was nothing lately.
     pub fn quantiles(&mut self, now_us: u64) -> [f64; QUANTILES.len()] {
         self.turn(now_us);
@@ -114,6 +126,41 @@ pub struct Api {
     pub errors: Vec<(i16, u64)>,
 }
 
+impl Api {
+    fn new(now_us: u64) -> Self {
+        Self {
+            versions: Vec::new(),
+            times_us: std::array::from_fn(|_| Histogram::new(now_us)),
+            bytes: Histogram::new(now_us),
+            throttle_ms: Histogram::new(now_us),
+            errors: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, other: &mut Self, now_us: u64) {
+        let versions = self.versions.len().max(other.versions.len());
+        self.versions.resize(versions, 0);
+        for (count, more) in self.versions.iter_mut().zip(&other.versions) {
+            *count += more;
+        }
+        for (times_us, more) in self.times_us.iter_mut().zip(&mut other.times_us) {
+            times_us.add(more, now_us);
+        }
+        self.bytes.add(&mut other.bytes, now_us);
+        self.throttle_ms.add(&mut other.throttle_ms, now_us);
+        for (code, count) in &other.errors {
+            self.note(*code, *count);
+        }
+    }
+
+    fn note(&mut self, code: i16, more: u64) {
+        match self.errors.iter_mut().find(|(known, _)| *known == code) {
+            Some((_, count)) => *count += more,
+            None => self.errors.push((code, more)),
+        }
+    }
+}
+
 pub struct Meter {
     started: Instant,
     /// By key, from `FETCH_FOLLOWER` on.
@@ -149,10 +196,28 @@ impl Default for Meter {
 }
 
 impl Meter {
-    pub fn of(topics: Arc<Topics>) -> Self {
+    /// One that measures from `started` on; all hubs of a broker have the same beginning.
+    pub fn of(topics: Arc<Topics>, started: Instant) -> Self {
         Self {
+            started,
             topics,
             ..Self::default()
+        }
+    }
+
+    /// One with the same beginning that has measured nothing.
+    pub fn empty(&self) -> Self {
+        Self::of(Arc::clone(&self.topics), self.started)
+    }
+
+    /// Adds what a meter with the same beginning has measured of another hub.
+    pub fn add(&mut self, other: &mut Self) {
+        let now_us = self.now_us();
+        self.busy_us += other.busy_us;
+        for (key, more) in other.apis() {
+            if let Some(api) = self.api(key, now_us) {
+                api.add(more, now_us);
+            }
         }
     }
 
@@ -251,12 +316,7 @@ impl Meter {
     pub fn noted(&mut self, key: i16, codes: impl Iterator<Item = i16>) {
         let now_us = self.now_us();
         if let Some(api) = self.api(key, now_us) {
-            for code in codes {
-                match api.errors.iter_mut().find(|(known, _)| *known == code) {
-                    Some((_, count)) => *count += 1,
-                    None => api.errors.push((code, 1)),
-                }
-            }
+            codes.for_each(|code| api.note(code, 1));
         }
     }
 
@@ -265,16 +325,7 @@ impl Meter {
         if self.apis.len() <= at {
             self.apis.resize_with(at + 1, || None);
         }
-        let api = self.apis[at].get_or_insert_with(|| {
-            Box::new(Api {
-                versions: Vec::new(),
-                times_us: std::array::from_fn(|_| Histogram::new(now_us)),
-                bytes: Histogram::new(now_us),
-                throttle_ms: Histogram::new(now_us),
-                errors: Vec::new(),
-            })
-        });
-        Some(api)
+        Some(self.apis[at].get_or_insert_with(|| Box::new(Api::new(now_us))))
     }
 
     /// What was measured, by key.
@@ -343,6 +394,28 @@ mod tests {
             .collect();
         assert_eq!(seen, [(-2, 1, 1), (-1, 1, 1), (1, 2, 2), (3, 1, 1)]);
     }
+    #[test]
+    fn meters_of_several_hubs_are_summed() {
+        let started = Instant::now();
+        let mut meters = [(); 2].map(|()| Meter::of(Arc::default(), started));
+        for meter in &mut meters {
+            meter.answered(3, 9, false, 50);
+            meter.noted(3, [0, 7].into_iter());
+        }
+        let [one, other] = &mut meters;
+        other.answered(3, 11, false, 800);
+        other.answered(18, 0, false, 10);
+        one.add(other);
+        let seen: Vec<_> = one
+            .apis()
+            .map(|(key, api)| (key, api.bytes.count, api.errors.clone()))
+            .collect();
+        assert_eq!(seen, [(3, 3, vec![(0, 2), (7, 2)]), (18, 1, vec![])]);
+        let (_, api) = one.apis().next().unwrap();
+        assert_eq!((api.versions[9], api.versions[11]), (2, 1));
+        assert_eq!(api.bytes.quantiles(1)[0], middle(place(50)));
+    }
+
     #[test]
     fn errors_and_throttle_times_by_api() {
         let mut meter = Meter::default();

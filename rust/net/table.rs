@@ -1,5 +1,5 @@
-//! The open connections by id. An id is an index and a generation: an event or an answer for a connection that is gone finds nothing, although
-//! its place in the table is used again.
+//! The open connections of a hub by id. An id is an index, the hub's number and a generation: an event or an answer for
+//! a connection that is gone finds nothing, although its place in the table is used again.
 
 use super::connection::Connection;
 
@@ -9,18 +9,38 @@ struct Place {
     connection: Option<Box<Connection>>,
 }
 
+/// An index has so many bits; above them is the hub's number.
+const INDEX_BITS: u32 = 24;
+/// No hub has a higher number.
+pub const HUBS_MAX: usize = 1 << (32 - INDEX_BITS);
+
+/// The number of the hub that a connection belongs to.
+pub fn hub_of(id: u64) -> usize {
+    (id as u32 >> INDEX_BITS) as usize
+}
+
 #[derive(Default)]
 pub struct Table {
+    /// The hub's number, where it is in an id.
+    number: u32,
     places: Vec<Place>,
     free: Vec<u32>,
     used: usize,
 }
 
 fn split(id: u64) -> (usize, u32) {
-    ((id & 0xffff_ffff) as usize, (id >> 32) as u32)
+    ((id & ((1 << INDEX_BITS) - 1)) as usize, (id >> 32) as u32)
 }
 
 impl Table {
+    /// The table of the hub of this number, which is below [`HUBS_MAX`].
+    pub fn of(number: usize) -> Self {
+        Self {
+            number: (number as u32) << INDEX_BITS,
+            ..Self::default()
+        }
+    }
+
     /// Open connections, including those taken out for a moment.
     pub fn len(&self) -> usize {
         self.used
@@ -40,7 +60,7 @@ impl Table {
         let place = &mut self.places[index as usize];
         // Generations begin at 1, so that no id is 0; 31 bits keep ids positive for whoever takes them as signed.
         place.generation = (place.generation + 1) & 0x7fff_ffff;
-        u64::from(place.generation.max(1)) << 32 | u64::from(index)
+        u64::from(place.generation.max(1)) << 32 | u64::from(self.number | index)
     }
 
     pub fn get(&mut self, id: u64) -> Option<&mut Connection> {

@@ -58,7 +58,7 @@ fn rig_of(limits: Limits, connections: ConnectionLimits) -> Rig {
         (SASL_HANDSHAKE, Api::plain(0, 1)),
         (API_VERSIONS, Api::plain(0, 3)),
     ]);
-    let mut hub = Hub::new(limits, connections, &apis).unwrap();
+    let mut hub = Hub::alone(limits, connections, &apis).unwrap();
     let port = hub.listen("127.0.0.1", 0, "PLAINTEXT").unwrap();
     Rig {
         hub,

@@ -6,6 +6,7 @@ mod direct;
 mod fetch;
 mod fetch_row;
 mod hub;
+mod measured;
 mod produce;
 mod request;
 
@@ -26,8 +27,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<direct::Unacknowledged>()?;
     module.add_class::<hub::Disconnected>()?;
     module.add_class::<hub::Served>()?;
-    module.add_class::<hub::ApiFigures>()?;
-    module.add_class::<hub::Distribution>()?;
+    module.add_class::<measured::ApiFigures>()?;
+    module.add_class::<measured::Distribution>()?;
     module.add_class::<produce::ProduceRequest>()?;
     module.add_class::<produce::ProduceRow>()?;
     module.add_class::<fetch::FetchRequest>()?;

@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "leases.ends-and-fetches-wait-on",
         "rust/direct/parked.rs",
-        "is_closed = true;\n        self.release(hub, lease);\n",
+        "is_closed = true;\n        self.release(hubs, lease);\n",
         "is_closed = true;\n",
         cargo=("direct::tests::waiting::fetches_wait_for_records_for_their_time_and_for_the_end_of_the_lease",),
     ),

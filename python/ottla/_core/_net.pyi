@@ -67,7 +67,9 @@ class Hub:
         idle_ms: int | None = ...,
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
+        threads: int = 0,  # beside the loop's; connections are theirs if there are any
     ) -> Self: ...
+    def serve_beside(self) -> None: ...  # starts the threads, which end with `close`. Raises OSError
     def fileno(self) -> int: ...
     def listen(self, host: str, port: int, name: str) -> int: ...
     # connections that come to the listener from now on may speak only when `let_speak` says so

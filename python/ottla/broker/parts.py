@@ -5,7 +5,8 @@ Each function takes the broker while it is made, and uses the parts that `Broker
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import os
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla._core import Hub
 from ottla.broker.internal_topics import Host, transaction_state_topic
@@ -14,6 +15,7 @@ from ottla.broker.surroundings import Surroundings
 from ottla.broker.transactions import Directory
 from ottla.controller.balance import Balance
 from ottla.controller.controller import Controller
+from ottla.errors import InvalidConfig
 from ottla.peers import Dialer, Fetchers, Peers
 from ottla.replication.following import Following
 from ottla.replication.isr_changes import IsrChanges
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from ottla.replication.isr_proposals import IsrProposals
     from ottla.replication.log_manager import LogManager
     from ottla.replication.throttles import Throttles
+
+
+#: Has so many threads serve connections beside the loop, for tests. `num.network.threads` does not act yet.
+THREADS: Final = "OTTLA_NETWORK_THREADS"
 
 
 class Unfinished(Host, Protocol):
@@ -67,7 +73,16 @@ def hub(config: BrokerConfig) -> Hub:
         idle_ms=idle_ms if idle_ms >= 0 else None,
         send_buffer_bytes=_buffer(config.get_int("socket.send.buffer.bytes")),
         receive_buffer_bytes=_buffer(config.get_int("socket.receive.buffer.bytes")),
+        threads=_threads(),
     )
+
+
+def _threads() -> int:
+    """How many threads serve connections beside the loop."""
+    set_to = os.environ.get(THREADS, "0")
+    if not set_to.isdecimal():
+        raise InvalidConfig(f"the environment variable {THREADS} is {set_to!r}: it may be a number, 0 or more")
+    return int(set_to)
 
 
 def _buffer(size_bytes: int) -> int | None:

@@ -128,6 +128,7 @@ class Server:
         is done then, for all of them together.
         """
         self._served = served
+        self.hub.serve_beside()
         try:
             with self._scope:
                 await self._serve(handler)

@@ -43,7 +43,7 @@ impl TwoThreads {
         });
         // However long that took.
         home.note_write(1, Duration::ZERO);
-        let rig = Rig::of(Arc::clone(&logs[0]), None);
+        let rig = Rig::of(Arc::clone(&logs[0]), None, 0);
         for (partition, log) in (0..).zip(&logs) {
             let lease = Lease::new(TOPIC, partition, Arc::clone(log), TERMS, "owner");
             rig.direct.grant(&rig.hub, lease).watch(is_watched);

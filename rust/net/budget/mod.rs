@@ -83,26 +83,35 @@ pub enum Account {
     Lane,
 }
 
-/// The accounts. Frames return their memory on any thread; all else is for the hub's.
+/// The accounts, which all threads share.
 pub struct Budget {
     bounds: Bounds,
     frames: AtomicUsize,
     lane: AtomicUsize,
+    /// The hub whose connection has the lane, and one more than its number; 0: nobody.
+    lane_holder: AtomicUsize,
     answers: AtomicUsize,
-    /// The hub waits for memory.
+    /// A hub waits for memory.
     wanted: AtomicBool,
-    wake: Arc<Wake>,
+    /// Those of all hubs.
+    wakes: Vec<Arc<Wake>>,
 }
 
 impl Budget {
     pub fn new(bounds: Bounds, wake: Arc<Wake>) -> Self {
+        Self::shared(bounds, vec![wake])
+    }
+
+    /// For the hubs of these wakes.
+    pub fn shared(bounds: Bounds, wakes: Vec<Arc<Wake>>) -> Self {
         Self {
             bounds,
             frames: AtomicUsize::new(0),
             lane: AtomicUsize::new(0),
+            lane_holder: AtomicUsize::new(0),
             answers: AtomicUsize::new(0),
             wanted: AtomicBool::new(false),
-            wake,
+            wakes,
         }
     }
 
@@ -146,6 +155,27 @@ impl Budget {
         self.lane.load(Ordering::Acquire) == 0
     }
 
+    /// Gives the lane to a hub, by its number, until [`leave_lane`](Self::leave_lane). False if another one has it, or
+    /// memory is charged to it.
+    pub fn take_lane(&self, hub: usize) -> bool {
+        let holder = &self.lane_holder;
+        let taken = holder.compare_exchange(0, hub + 1, Ordering::AcqRel, Ordering::Acquire);
+        if taken.is_err() {
+            return false;
+        }
+        let is_empty = self.is_lane_empty();
+        if !is_empty {
+            self.leave_lane(hub);
+        }
+        is_empty
+    }
+
+    /// The hub's connection is done with the lane; nothing happens if the hub does not have it.
+    pub fn leave_lane(&self, hub: usize) {
+        let holder = &self.lane_holder;
+        let _ = holder.compare_exchange(hub + 1, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
     pub fn charge(&self, account: Account, bytes: usize) {
         let before = self.account(account).fetch_add(bytes, Ordering::Relaxed);
         debug_assert!(
@@ -154,25 +184,35 @@ impl Budget {
         );
     }
 
-    /// May be called on any thread; wakes the hub if it waits for memory.
+    /// Wakes the hubs if one of them waits for memory.
     pub fn release(&self, account: Account, bytes: usize) {
         let before = self.account(account).fetch_sub(bytes, Ordering::AcqRel);
         debug_assert!(bytes <= before, "{bytes} of {before} bytes released");
+        self.tell();
+    }
+
+    fn tell(&self) {
         if self.wanted.load(Ordering::Acquire) && self.wanted.swap(false, Ordering::AcqRel) {
-            self.wake.signal();
+            self.wakes.iter().for_each(|wake| wake.signal());
         }
     }
 
-    /// The hub stopped reading somebody: signal when memory is released.
+    /// A hub stopped reading somebody: signal when memory is released.
     pub fn want(&self) {
         self.wanted.store(true, Ordering::Release);
     }
 
     /// A connection's unsent answers come to `now` bytes, after `before`.
     pub fn answers_changed(&self, before: usize, now: usize) {
-        let sum = self.answers.load(Ordering::Relaxed);
-        debug_assert!(before <= sum, "{before} of {sum} bytes");
-        self.answers.store(sum - before + now, Ordering::Relaxed);
+        if now >= before {
+            self.answers.fetch_add(now - before, Ordering::Relaxed);
+            return;
+        }
+        let sum = self.answers.fetch_sub(before - now, Ordering::AcqRel);
+        debug_assert!(before - now <= sum, "{before} of {sum} bytes");
+        if self.wakes.len() > 1 {
+            self.tell();
+        }
     }
 
     /// Whether a request may start whose answer may be large.

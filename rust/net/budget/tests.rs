@@ -208,3 +208,17 @@ proptest! {
         prop_assert_eq!(budget.used(), 0);
     }
 }
+
+#[test]
+fn one_hub_has_the_lane() {
+    let budget = budget(1000, 100);
+    assert!(budget.take_lane(0));
+    assert!(!budget.take_lane(1));
+    budget.leave_lane(1);
+    assert!(!budget.take_lane(1), "the other one has it still");
+    budget.charge(Account::Lane, 10);
+    budget.leave_lane(0);
+    assert!(!budget.take_lane(1), "its frame is in use");
+    budget.release(Account::Lane, 10);
+    assert!(budget.take_lane(1));
+}

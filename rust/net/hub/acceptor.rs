@@ -1,4 +1,4 @@
-//! Listeners, and the bounds on connections over all threads: it belongs to the thread that accepts.
+//! Listeners, and the bounds on connections over all threads.
 
 use super::*;
 

@@ -6,18 +6,20 @@ use super::*;
 impl<T> Hub<T> {
     pub(super) fn accept(&mut self, index: usize) -> io::Result<()> {
         for _ in 0..TURN_ACCEPTS_MAX {
-            match self.acceptor.place(index) {
+            let place = self.acceptor.lock().place(index);
+            match place {
                 Place::Free => {}
                 Place::Nowhere => return Ok(()),
                 Place::OfAnIdleOne => {
-                    if !self.close_idlest() && !self.acceptor.is_protected(index) {
-                        self.acceptor.rest(index, self.now_ms);
+                    if !self.close_idlest() && !self.acceptor.lock().is_protected(index) {
+                        self.acceptor.lock().rest(index, self.now_ms);
                         self.set_timer();
                         return Ok(());
                     }
                 }
             }
-            match self.acceptor.accept(index, self.now_ms)? {
+            let came = self.acceptor.lock().accept(index, self.now_ms)?;
+            match came {
                 Came::Nobody => return Ok(()),
                 Came::Exhausted => {
                     self.set_timer();
@@ -30,11 +32,11 @@ impl<T> Hub<T> {
                 } => {
                     self.admit(transport, origin);
                     if is_last {
-                        self.acceptor.watch();
+                        self.acceptor.lock().watch();
                         self.set_timer();
                         return Ok(());
                     }
-                    if self.acceptor.is_short() {
+                    if self.acceptor.lock().is_short() {
                         // The next turn tells whether anybody else wants the place of an idle one.
                         return Ok(());
                     }
@@ -48,10 +50,13 @@ impl<T> Hub<T> {
     /// idle for longest. False if none is idle.
     fn close_idlest(&mut self) -> bool {
         let idle = self.connections.iter().filter(|one| one.is_idle());
-        let dearest = idle.max_by_key(|one| {
-            let held = self.acceptor.held_by(&one.origin);
-            (held, Reverse((one.last_active_ms, one.id)))
-        });
+        let dearest = {
+            let acceptor = self.acceptor.lock();
+            idle.max_by_key(|one| {
+                let held = acceptor.held_by(&one.origin);
+                (held, Reverse((one.last_active_ms, one.id)))
+            })
+        };
         let Some(connection) = dearest.map(|one| one.id) else {
             return false;
         };
@@ -64,7 +69,8 @@ impl<T> Hub<T> {
     }
 
     pub(super) fn admit(&mut self, transport: Transport, origin: Origin) {
-        let entry = match self.acceptor.enter(&origin) {
+        let entered = self.acceptor.lock().enter(&origin);
+        let entry = match entered {
             Ok(entry) => entry,
             Err(reason) => {
                 self.events.push_back(Event::Disconnected(Disconnected {
@@ -76,6 +82,26 @@ impl<T> Hub<T> {
                 return;
             }
         };
+        let arrival = Arrival {
+            transport,
+            origin,
+            entry,
+        };
+        let number = self.joint.place();
+        if number == self.number {
+            self.take_in(arrival);
+        } else {
+            self.joint.send(number, arrival);
+        }
+    }
+
+    /// Takes in a connection that has found its place here.
+    pub(super) fn take_in(&mut self, arrival: Arrival) {
+        let Arrival {
+            transport,
+            origin,
+            entry,
+        } = arrival;
         let id = self.connections.reserve();
         let mut connection = Box::new(Connection::new(id, transport, origin, self.now_ms));
         connection.is_reserved = entry.is_reserved;
@@ -87,6 +113,10 @@ impl<T> Hub<T> {
         );
         if let Err(error) = added {
             self.end(connection, Some(error.to_string()));
+            return;
+        }
+        if self.draining {
+            self.end(connection, None);
             return;
         }
         if let Some(greeting_ms) = entry.greeting_ms {
@@ -121,7 +151,9 @@ impl<T> Hub<T> {
         let mut expirations = [0u8; 8];
         let _ = rustix::io::read(&self.timer, &mut expirations);
         self.timer_at_ms = None;
-        self.acceptor.go_on(self.now_ms);
+        if self.number == 0 {
+            self.acceptor.lock().go_on(self.now_ms);
+        }
         self.unmute();
         self.relieve();
         while let Some(&Reverse((deadline, id))) = self.deadlines.peek()
@@ -176,7 +208,8 @@ impl<T> Hub<T> {
             .map(|Reverse((deadline, _))| *deadline);
         let tick = self.short.has_waiters().then_some(self.short.tick_ms);
         let muted = self.mutes.peek().map(|Reverse((until_ms, _))| *until_ms);
-        let resting = self.acceptor.rests_until();
+        let rests_until = || self.acceptor.lock().rests_until();
+        let resting = (self.number == 0).then(rests_until).flatten();
         let Some(at_ms) = [idle, tick, muted, resting].into_iter().flatten().min() else {
             return;
         };

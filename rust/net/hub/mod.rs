@@ -11,26 +11,32 @@
 //! the next turn: in the socket or its send buffer, which the level-triggered set reports again (with an edge-triggered one it would be
 //! stranded), or in the ready queue, for which the hub wakes itself.
 //!
-//! All calls come from the loop's thread. Other threads only push completions, drop frames, and bring in cold slices;
-//! each signals `Wake`.
-//!
-//! A hub has three parts. Only the first would be there once for each thread, if several served connections:
+//! Several threads may serve, each with a hub of its own ([`hubs`]): the loop's, and others that hand on to the loop
+//! what they do not serve. The parts:
 //!
 //! | part | whose | what |
 //! |---|---|---|
 //! | [`Hub`] itself | one thread's | epoll set, timer, connections, turn, waiters for memory, cold slices, meter |
-//! | [`Acceptor`] | the accepting thread's | listeners, connections by listener and by address, rates |
+//! | [`Acceptor`] | all threads', behind a lock | listeners, connections by listener and by address, rates |
+//! | [`Joint`] | all threads', behind locks | connections on their way to a thread, events on their way to the loop |
 //! | [`Shared`] | all threads' | budget and pool, which count with atomics; limits and APIs, which nobody changes |
+//!
+//! A hub is locked while its thread works in it, and by threads that answer a request of one of its connections. They
+//! signal its `Wake`, as do threads that push completions, drop frames, and bring in cold slices.
 
 mod acceptor;
 mod answers;
 mod arrivals;
+mod hubs;
+mod joint;
 mod reservations;
 mod shortage;
 mod turns;
 mod waiting;
 
 use acceptor::Acceptor;
+pub use hubs::Hubs;
+use joint::{Arrival, Joint};
 pub use reservations::Reserved;
 use shortage::Short;
 pub use waiting::wait;
@@ -43,6 +49,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -66,7 +73,7 @@ use super::rate::{Rate, Window};
 use super::reply::Sent;
 use super::session::{Session, too_early};
 use super::slots::Value;
-use super::table::Table;
+use super::table::{Table, hub_of};
 use super::transport::Transport;
 use crate::io::{Completion, Completions, Wake};
 use crate::wire::headers::{RequestHeader, response_header_version};
@@ -91,6 +98,13 @@ pub struct Ticket {
     pub correlation_id: i32,
     /// When it started, for a hub that measures; else 0.
     pub started_us: u64,
+}
+
+impl Ticket {
+    /// The number of the hub that the answer belongs to.
+    pub fn hub(&self) -> usize {
+        hub_of(self.connection)
+    }
 }
 
 /// A request that starts.
@@ -156,6 +170,9 @@ struct Shared {
 }
 
 pub struct Hub<T> {
+    /// Its place among all hubs; the loop's is the first.
+    number: usize,
+    joint: Arc<Joint<T>>,
     /// Shared with whoever waits while the hub is not locked.
     epoll: Arc<OwnedFd>,
     timer: OwnedFd,
@@ -165,7 +182,7 @@ pub struct Hub<T> {
     completions: Arc<Completions<T>>,
     wake: Arc<Wake>,
     shared: Arc<Shared>,
-    acceptor: Acceptor,
+    acceptor: Arc<Mutex<Acceptor>>,
     connections: Table,
     /// The bytes that a read brings, for one connection after the other.
     brought: Box<[u8]>,
@@ -206,35 +223,31 @@ pub struct Hub<T> {
 }
 
 impl<T> Hub<T> {
-    pub fn new(
-        limits: Limits,
-        connections: ConnectionLimits,
-        apis: &HashMap<i16, Api>,
+    /// The hub of this number.
+    fn new(
+        number: usize,
+        (epoll, wake): (Arc<OwnedFd>, Arc<Wake>),
+        joint: Arc<Joint<T>>,
+        acceptor: Arc<Mutex<Acceptor>>,
+        shared: Arc<Shared>,
     ) -> io::Result<Self> {
-        let wake = Arc::new(Wake::new()?);
-        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
         )?;
         epoll::add(&epoll, wake.fd(), EventData::new_u64(WAKE), EventFlags::IN)?;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
-        let bounds = Bounds::new(limits.queued_bytes_max, limits.frame_bytes_max);
-        let budget = Arc::new(Budget::new(bounds, Arc::clone(&wake)));
         Ok(Self {
-            epoll: Arc::clone(&epoll),
+            number,
+            joint,
+            epoll,
             timer,
             beside: None,
             beside_ready: false,
             completions: Arc::new(Completions::with_wake(Arc::clone(&wake))),
-            acceptor: Acceptor::new(Arc::clone(&epoll), connections),
-            shared: Arc::new(Shared {
-                budget: Arc::clone(&budget),
-                pool: Arc::new(Pool::new(budget)),
-                limits,
-                supported: Supported::new(apis),
-            }),
-            connections: Table::default(),
+            acceptor,
+            shared,
+            connections: Table::of(number),
             // Room for the bytes of an incomplete length in front of what a read brings.
             brought: vec![0; SHARED_READ_BYTES + 4].into_boxed_slice(),
             events: VecDeque::new(),
@@ -279,7 +292,7 @@ impl<T> Hub<T> {
             connections: self.connections.len(),
             queued_bytes: self.shared.budget.used() + self.short.reservations.bytes(),
             pooled_bytes: self.shared.pool.kept_bytes(),
-            accepted_total: self.acceptor.accepted_total,
+            accepted_total: self.acceptor.lock().accepted_total,
             turns_total: self.turn,
             ..self.figures
         }
@@ -287,18 +300,18 @@ impl<T> Hub<T> {
 
     /// Connections that are open, by the listener that they came to.
     pub fn listener_connections(&self) -> Vec<(String, usize)> {
-        self.acceptor.connections()
+        self.acceptor.lock().connections()
     }
 
     /// Listens on `host` and `port` (0: any free one), and returns the port.
     pub fn listen(&mut self, host: &str, port: u16, name: &str) -> io::Result<u16> {
-        self.acceptor.listen(host, port, name)
+        self.acceptor.lock().listen(host, port, name)
     }
 
     /// Connections that come to the listeners of a name from now on may speak when `let_speak` says
     /// so, and end after `greeting_ms` milliseconds without it. None: everybody may speak.
     pub fn greet(&mut self, name: &str, greeting_ms: Option<u64>) {
-        for listener in self.acceptor.named(name) {
+        for listener in self.acceptor.lock().named(name) {
             listener.greeting_ms = greeting_ms;
         }
     }
@@ -306,7 +319,7 @@ impl<T> Hub<T> {
     /// Connections that come to a listener of this name from now on have this transport.
     #[cfg(test)]
     pub fn wrap(&mut self, name: &str, transport: fn(OwnedFd) -> Transport) {
-        for listener in self.acceptor.named(name) {
+        for listener in self.acceptor.lock().named(name) {
             listener.transport = transport;
         }
     }
@@ -331,7 +344,7 @@ impl<T> Hub<T> {
 
     /// Closes the listeners of a name. Their connections end as soon as they are owed no answer.
     pub fn stop_listening(&mut self, name: &str) {
-        self.acceptor.close(name);
+        self.acceptor.lock().close(name);
         for id in self.connections.ids() {
             if let Some(connection) = self.connections.get(id)
                 && &*connection.origin.listener == name
@@ -347,7 +360,7 @@ impl<T> Hub<T> {
 
     /// Closes all listeners; connections live on.
     pub fn stop_accepting(&mut self) {
-        self.acceptor.close_all();
+        self.acceptor.lock().close_all();
     }
 
     /// Reads no more. What was read is still handed out and answered; a connection that is owed nothing is closed.
@@ -380,9 +393,25 @@ impl<T> Hub<T> {
         self.completions.sent();
     }
 
+    /// Closes all connections, for a reason.
+    pub fn end_all(&mut self, reason: &str) {
+        for id in self.connections.ids() {
+            if let Some(connection) = self.connections.take(id) {
+                self.end(connection, Some(reason.to_owned()));
+            }
+        }
+        self.wake.signal();
+    }
+
+    /// Ends the wait of the thread that serves the hub.
+    pub fn interrupt(&mut self) {
+        self.events.push_back(Event::Served);
+        self.wake.signal();
+    }
+
     /// Other limits for connections, from the next one on. The buffers of sockets stay.
     pub fn limit_connections(&mut self, limits: ConnectionLimits) {
-        self.acceptor.limit(limits);
+        self.acceptor.lock().limit(limits);
     }
 
     /// Bounds for all listeners together, which do not hold for the `protected` one (KIP-612).
@@ -392,7 +421,8 @@ impl<T> Hub<T> {
         per_second_max: Option<u32>,
         protected: Option<String>,
     ) {
-        self.acceptor.limit_rate(window, per_second_max, protected);
+        let mut acceptor = self.acceptor.lock();
+        acceptor.limit_rate(window, per_second_max, protected);
     }
 
     /// Bounds for the listeners of one name.
@@ -403,7 +433,7 @@ impl<T> Hub<T> {
         window: Window,
         per_second_max: Option<u32>,
     ) {
-        let acceptor = &mut self.acceptor;
+        let mut acceptor = self.acceptor.lock();
         acceptor.limit_listener(name, connections_max, window, per_second_max);
     }
 
@@ -421,10 +451,10 @@ impl<T> Hub<T> {
     /// Listeners that clients do not use: connections that come to them from now on have a reserve of memory, and only there a connection
     /// is taken for a broker's because it says so. Without any it is taken for one everywhere, but for what concerns memory.
     pub fn reserve_for(&mut self, listeners: Vec<String>) {
-        self.acceptor.reserve_for(listeners);
+        self.acceptor.lock().reserve_for(listeners);
     }
 
     fn believes(&self, connection: &Connection) -> bool {
-        connection.is_reserved || self.acceptor.reserves_none()
+        connection.is_reserved || self.acceptor.lock().reserves_none()
     }
 }

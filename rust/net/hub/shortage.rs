@@ -192,6 +192,7 @@ impl<T> Hub<T> {
             });
             if !goes_on {
                 self.short.lane = None;
+                self.shared.budget.leave_lane(self.number);
             }
         }
         if self.short.lane.is_some() || !self.shared.budget.is_lane_empty() {
@@ -210,7 +211,9 @@ impl<T> Hub<T> {
                 }
             }
         }
-        if let Some((_, id)) = best {
+        if let Some((_, id)) = best
+            && self.shared.budget.take_lane(self.number)
+        {
             self.short.lane = Some((id, self.now_ms));
             self.unstarve(vec![id]);
         }

@@ -41,6 +41,8 @@ impl<T> Hub<T> {
                     return Ok(Some(Event::Request(incoming)));
                 }
             } else if let Some(event) = self.events.pop_front() {
+                // One of another thread's.
+                self.serving |= matches!(event, Event::Request(_));
                 return Ok(Some(event));
             } else if self.frames_left > 0
                 && let Some(id) = self.ready.pop_front()
@@ -153,6 +155,12 @@ impl<T> Hub<T> {
     pub(super) fn woken(&mut self) {
         self.events
             .extend(self.completions.drain().into_iter().map(Event::Completion));
+        if self.number == 0 {
+            self.events.extend(self.joint.handed());
+        }
+        for arrival in self.joint.arrived(self.number) {
+            self.take_in(arrival);
+        }
         if self.short.has_waiters() {
             self.feed();
         }
@@ -277,6 +285,7 @@ impl<T> Hub<T> {
             };
             if frame.account() == Account::Lane {
                 self.short.lane = None;
+                self.shared.budget.leave_lane(self.number);
             }
             visit.frames += 1;
             self.frames_left -= 1;
@@ -493,7 +502,8 @@ impl<T> Hub<T> {
         self.shared.budget.answers_changed(connection.charged, 0);
         self.connections.remove(connection.id);
         self.forget_reservations(connection.id);
-        self.acceptor.left(&connection.origin);
+        self.acceptor.lock().left(&connection.origin);
+        self.joint.left(self.number);
         self.events.push_back(Event::Disconnected(Disconnected {
             connection: connection.id,
             reason,

@@ -98,7 +98,7 @@ impl Unacknowledged {
     fn answer(&self, error_code: i16) {
         let appended = self.appended.lock().take();
         if let Some(appended) = appended {
-            appended.answer(&mut self.hub.lock(), error_code);
+            appended.answer_at(&self.hub, error_code);
         }
     }
 }

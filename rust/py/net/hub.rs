@@ -12,19 +12,20 @@ use pyo3::prelude::*;
 
 use super::completions::{Completion, Completions, Outcome};
 use super::direct::{self, Direct, Lease, Terms, Turn, Unacknowledged};
+use super::measured::{self, ApiFigures};
 use super::request::Request;
+use crate::direct::serving::Threads;
 use crate::net::admission::Api;
 use crate::net::hub::{self, Event};
 use crate::net::limits::{ConnectionLimits, Limits, connections_of_descriptors};
 use crate::net::listeners::Origin;
-use crate::net::meter::{Histogram, Meter};
 use crate::net::rate::Window;
 use crate::py::log::{Log, Written};
 use crate::py::traffic::TopicTraffic;
 
-/// The hub as requests share it. The lock is held only for a moment, never while a Python object is made or dropped (a collection of garbage may
+/// The hubs as requests share them. The lock of one is held only for a moment, never while a Python object is made or dropped (a collection of garbage may
 /// drop a request, which takes the lock), and never by a thread that waits to be attached to Python.
-pub type Shared = Arc<Mutex<hub::Hub<Outcome>>>;
+pub type Shared = Arc<hub::Hubs<Outcome>>;
 
 pub fn address(address: std::net::SocketAddr) -> (String, u16) {
     (address.ip().to_canonical().to_string(), address.port())
@@ -40,10 +41,12 @@ fn os_error(error: std::io::Error) -> PyErr {
 
 #[pyclass(frozen, module = "ottla._core")]
 pub struct Hub {
-    hub: Shared,
+    hubs: Shared,
     direct: Arc<Direct>,
     /// The loop's.
     turn: Mutex<Turn>,
+    /// Those beside the loop, from `serve_beside` to `close`.
+    threads: Mutex<Option<Threads>>,
     epoll: Arc<OwnedFd>,
     served: Py<Served>,
 }
@@ -93,7 +96,7 @@ impl Hub {
     /// What the loop gets of an event that nobody has served.
     fn told(&self, py: Python<'_>, event: Event<Outcome>) -> PyResult<Py<PyAny>> {
         Ok(match event {
-            Event::Request(incoming) => Py::new(py, Request::new(&self.hub, incoming))?.into_any(),
+            Event::Request(incoming) => Py::new(py, Request::new(&self.hubs, incoming))?.into_any(),
             Event::Completion(completion) => {
                 Py::new(py, Completion::new(py, completion))?.into_any()
             }
@@ -113,7 +116,7 @@ impl Hub {
         output_bytes_max = 1_048_576, waiting_requests_max = 1000, waiting_bytes_max = 16_777_216,
         connections_max = 2_147_483_647, connections_per_ip_max = 2_147_483_647,
         connections_per_ip_overrides = None, idle_ms = Some(600_000), send_buffer_bytes = None,
-        receive_buffer_bytes = None))]
+        receive_buffer_bytes = None, threads = 0))]
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a setting, given by name"
@@ -133,6 +136,7 @@ impl Hub {
         idle_ms: Option<u64>,
         send_buffer_bytes: Option<usize>,
         receive_buffer_bytes: Option<usize>,
+        threads: usize,
     ) -> PyResult<Self> {
         let overrides = by_address(connections_per_ip_overrides.unwrap_or_default())?;
         let limits = Limits {
@@ -154,12 +158,13 @@ impl Hub {
         };
         let apis = supported.into_iter();
         let apis = apis.map(|(key, api)| (key, api.into())).collect();
-        let hub = hub::Hub::new(limits, connections, &apis)?;
-        let epoll = Arc::clone(hub.fd());
+        let hubs = hub::Hubs::new(limits, connections, &apis, threads)?;
+        let epoll = Arc::clone(hubs.loops().lock().fd());
         Ok(Self {
-            hub: Arc::new(Mutex::new(hub)),
+            hubs: Arc::new(hubs),
             direct: Arc::default(),
             turn: Mutex::default(),
+            threads: Mutex::default(),
             epoll,
             served: Py::new(py, Served)?,
         })
@@ -170,15 +175,23 @@ impl Hub {
     }
 
     fn listen(&self, host: &str, port: u16, name: &str) -> PyResult<u16> {
-        let listening = self.hub.lock().listen(host, port, name);
+        let listening = self.hubs.loops().lock().listen(host, port, name);
         listening.map_err(os_error)
+    }
+
+    fn serve_beside(&self) -> PyResult<()> {
+        let mut threads = self.threads.lock();
+        if threads.is_none() {
+            *threads = Some(Threads::start(&self.direct, &self.hubs).map_err(os_error)?);
+        }
+        Ok(())
     }
 
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let event = {
             let mut turn = self.turn()?;
-            let event = self.hub.lock().next_event()?;
-            self.direct.pass(&self.hub, &mut turn, event)?
+            let event = self.hubs.loops().lock().next_event()?;
+            self.direct.pass(&self.hubs, &mut turn, event)?
         };
         event.map(|event| self.told(py, event)).transpose()
     }
@@ -186,11 +199,11 @@ impl Hub {
     fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
         let timeout = Duration::try_from_secs_f64(timeout_s.max(0.0))
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let (direct, hub, epoll) = (&*self.direct, &*self.hub, &*self.epoll);
+        let (direct, hubs, epoll) = (&*self.direct, &*self.hubs, &*self.epoll);
         // Neither the hub nor what is served of it needs Python; other threads may run it meanwhile.
         let event = {
             let turn = &mut *self.turn()?;
-            py.detach(|| direct.wait(hub, turn, epoll.as_fd(), timeout))?
+            py.detach(|| direct.wait(hubs, turn, epoll.as_fd(), timeout))?
         };
         event.map(|event| self.told(py, event)).transpose()
     }
@@ -203,7 +216,7 @@ impl Hub {
         terms: &Terms,
         owner: Py<PyAny>,
     ) -> Lease {
-        let to = (&self.direct, &self.hub);
+        let to = (&self.direct, &self.hubs);
         Lease::grant(to, (topic, partition), log, terms, owner)
     }
 
@@ -222,7 +235,7 @@ impl Hub {
 
     fn answer_leased(&self, py: Python<'_>) -> PyResult<Vec<Unacknowledged>> {
         let turn = &mut *self.turn()?;
-        direct::answer(py, &self.direct, &self.hub, turn)
+        direct::answer(py, &self.direct, &self.hubs, turn)
     }
 
     fn watch_beside(&self, fd: Option<RawFd>) -> PyResult<()> {
@@ -234,13 +247,14 @@ impl Hub {
             // SAFETY: it is used during this call only, in which the loop that owns it does nothing else; the kernel refuses one that is not open.
             Some(fd) => Some(unsafe { BorrowedFd::borrow_raw(fd) }),
         };
-        self.direct.let_wait(&self.hub, beside.is_some());
-        self.hub.lock().watch_beside(beside).map_err(os_error)
+        self.direct.let_wait(&self.hubs, beside.is_some());
+        let watching = self.hubs.loops().lock().watch_beside(beside);
+        watching.map_err(os_error)
     }
 
     #[getter]
     fn completions(&self) -> Completions {
-        Completions::new(Arc::clone(self.hub.lock().completions()))
+        Completions::new(Arc::clone(self.hubs.loops().lock().completions()))
     }
 
     fn limit_connections(
@@ -256,7 +270,7 @@ impl Hub {
             per_ip_overrides: by_address(connections_per_ip_overrides)?,
             ..ConnectionLimits::default()
         };
-        self.hub.lock().limit_connections(limits);
+        self.hubs.loops().lock().limit_connections(limits);
         Ok(())
     }
 
@@ -269,7 +283,7 @@ impl Hub {
         protected: Option<String>,
     ) {
         let window = window(samples, window_ms);
-        let mut hub = self.hub.lock();
+        let mut hub = self.hubs.loops().lock();
         hub.limit_connection_rate(window, per_second_max, protected);
     }
 
@@ -283,169 +297,108 @@ impl Hub {
         window_ms: u64,
     ) {
         let window = window(samples, window_ms);
-        let mut hub = self.hub.lock();
+        let mut hub = self.hubs.loops().lock();
         hub.limit_listener(name, connections_max, window, per_second_max);
     }
 
     fn reserve_for(&self, listeners: Vec<String>) {
-        self.hub.lock().reserve_for(listeners);
+        self.hubs.loops().lock().reserve_for(listeners);
     }
 
     fn greet(&self, name: &str, greeting_ms: Option<u64>) {
-        self.hub.lock().greet(name, greeting_ms);
+        self.hubs.loops().lock().greet(name, greeting_ms);
     }
 
     fn let_speak(&self, connection: u64) {
-        self.hub.lock().let_speak(connection);
+        self.hubs.of(connection).let_speak(connection);
     }
 
     fn end_session(&self, connection: u64, reason: String) {
-        self.hub.lock().end_session(connection, reason);
+        self.hubs.of(connection).end_session(connection, reason);
     }
 
     fn stop_listening(&self, name: &str) {
-        self.hub.lock().stop_listening(name);
+        for hub in self.hubs.all() {
+            hub.lock().stop_listening(name);
+        }
     }
 
     fn stop_accepting(&self) {
-        self.hub.lock().stop_accepting();
+        self.hubs.loops().lock().stop_accepting();
     }
 
     fn drain(&self) {
-        self.hub.lock().drain();
+        for hub in self.hubs.all() {
+            hub.lock().drain();
+        }
     }
 
-    fn close(&self) {
-        self.hub.lock().close();
+    fn close(&self, py: Python<'_>) {
+        let threads = self.threads.lock().take();
+        if let Some(mut threads) = threads {
+            // They may drop objects of Python's.
+            py.detach(|| threads.end(&self.hubs));
+        }
+        self.hubs.close();
     }
 
     #[getter]
     fn connections(&self) -> usize {
-        self.hub.lock().figures().connections
+        self.hubs.figures().connections
     }
 
     #[getter]
     fn queued_bytes(&self) -> usize {
-        self.hub.lock().figures().queued_bytes
+        self.hubs.figures().queued_bytes
     }
 
     #[getter]
     fn pooled_bytes(&self) -> usize {
-        self.hub.lock().figures().pooled_bytes
+        self.hubs.figures().pooled_bytes
     }
 
     #[getter]
     fn accepted_total(&self) -> u64 {
-        self.hub.lock().figures().accepted_total
+        self.hubs.figures().accepted_total
     }
 
     #[getter]
     fn turns_total(&self) -> u64 {
-        self.hub.lock().figures().turns_total
+        self.hubs.figures().turns_total
     }
 
     #[getter]
     fn cold_reads_total(&self) -> u64 {
-        self.hub.lock().figures().cold_reads_total
+        self.hubs.figures().cold_reads_total
     }
 
     fn measure(&self, traffic: &TopicTraffic) {
-        let mut hub = self.hub.lock();
-        hub.meter
-            .get_or_insert_with(|| Box::new(Meter::of(Arc::clone(&traffic.0))));
+        self.hubs.measure(&traffic.0);
     }
 
     fn measured(&self) -> Vec<ApiFigures> {
-        let mut hub = self.hub.lock();
-        let Some(meter) = &mut hub.meter else {
+        let Some(mut meter) = self.hubs.measured() else {
             return Vec::new();
         };
-        let now_us = meter.now_us();
-        meter
-            .apis()
-            .map(|(key, api)| {
-                let versions = (0..).zip(api.versions.iter().copied());
-                let [
-                    total_us,
-                    request_queue_us,
-                    local_us,
-                    remote_us,
-                    response_queue_us,
-                    response_send_us,
-                ] = api
-                    .times_us
-                    .each_mut()
-                    .map(|of| Distribution::of(of, now_us));
-                ApiFigures {
-                    key,
-                    versions: versions.filter(|(_, count)| *count > 0).collect(),
-                    total_us,
-                    request_queue_us,
-                    local_us,
-                    remote_us,
-                    response_queue_us,
-                    response_send_us,
-                    size_bytes: Distribution::of(&mut api.bytes, now_us),
-                    throttle_ms: Distribution::of(&mut api.throttle_ms, now_us),
-                    errors: api.errors.clone(),
-                }
-            })
-            .collect()
+        measured::figures(&mut meter)
     }
 
     /// Counts the error codes of an answer that was made outside.
     fn note_errors(&self, key: i16, codes: Vec<i16>) {
-        if let Some(meter) = &mut self.hub.lock().meter {
+        if let Some(meter) = &mut self.hubs.loops().lock().meter {
             meter.noted(key, codes.into_iter());
         }
     }
 
     #[getter]
     fn busy_us(&self) -> (u64, u64) {
-        let hub = self.hub.lock();
-        hub.meter.as_ref().map_or((0, 0), |meter| meter.busy_us())
+        self.hubs.busy_us()
     }
 
     /// Connections that are open, by listener.
     fn listener_connections(&self) -> Vec<(String, usize)> {
-        self.hub.lock().listener_connections()
+        self.hubs.loops().lock().listener_connections()
     }
-}
-
-/// How often something was measured, and its values at the quantiles of `meter::QUANTILES`.
-#[pyclass(frozen, get_all, skip_from_py_object, module = "ottla._core")]
-#[derive(Clone)]
-pub struct Distribution {
-    count: u64,
-    quantiles: Vec<f64>,
-}
-
-impl Distribution {
-    fn of(histogram: &mut Histogram, now_us: u64) -> Self {
-        Self {
-            count: histogram.count,
-            quantiles: histogram.quantiles(now_us).to_vec(),
-        }
-    }
-}
-
-/// What the requests of one API cost.
-#[pyclass(frozen, get_all, module = "ottla._core")]
-pub struct ApiFigures {
-    key: i16,
-    /// How many requests there were, by version.
-    versions: Vec<(usize, u64)>,
-    /// The time until an answer was sent, and its parts: see `net::times`.
-    total_us: Distribution,
-    request_queue_us: Distribution,
-    local_us: Distribution,
-    remote_us: Distribution,
-    response_queue_us: Distribution,
-    response_send_us: Distribution,
-    size_bytes: Distribution,
-    throttle_ms: Distribution,
-    /// How often which error code was answered.
-    errors: Vec<(i16, u64)>,
 }
 
 /// Neither may be nothing: both divide.

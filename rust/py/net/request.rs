@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -18,7 +18,7 @@ use super::fetch_row;
 use super::hub::{Shared, address};
 use super::produce::{self, ProduceRequest};
 use crate::net::frames::Buffer;
-use crate::net::hub::{Incoming, Reserved, Ticket};
+use crate::net::hub::{Hub, Incoming, Reserved, Ticket};
 use crate::net::listeners::Origin;
 use crate::py::buffer::Input;
 use crate::py::messages::Encoding;
@@ -84,6 +84,11 @@ impl Request {
         }
     }
 
+    /// The hub of its connection, locked.
+    fn hub(&self) -> MutexGuard<'_, Hub<Outcome>> {
+        self.hub.of(self.ticket.connection)
+    }
+
     /// For how long the connection is muted with this answer, and whether the answer begins with that.
     fn throttled(&self, py: Python<'_>) -> PyResult<(u32, bool)> {
         // Taken before it is called, so that nothing is held meanwhile.
@@ -106,7 +111,7 @@ impl Request {
                 named.copy_from_slice(&throttle_ms.to_be_bytes());
             }
         };
-        let mut hub = self.hub.lock();
+        let mut hub = self.hub();
         hub.reply(self.ticket, write, rest);
         if self.reserved.swap(false, Ordering::Relaxed) {
             hub.release(self.ticket);
@@ -115,7 +120,7 @@ impl Request {
         Ok(())
     }
 
-    fn muted(&self, hub: &mut crate::net::hub::Hub<Outcome>, throttle_ms: u32) {
+    fn muted(&self, hub: &mut Hub<Outcome>, throttle_ms: u32) {
         if throttle_ms > 0 {
             hub.mute(self.ticket, throttle_ms);
         }
@@ -127,7 +132,7 @@ impl Request {
     }
 
     /// The error codes of the answer.
-    fn noted(&self, hub: &mut crate::net::hub::Hub<Outcome>, codes: impl Iterator<Item = i16>) {
+    fn noted(&self, hub: &mut Hub<Outcome>, codes: impl Iterator<Item = i16>) {
         if self.is_measured()
             && let Some(meter) = &mut hub.meter
         {
@@ -136,7 +141,7 @@ impl Request {
     }
 
     /// Where the request counts for the topics that it names, if requests are measured.
-    fn topics<'a>(&self, hub: &'a crate::net::hub::Hub<Outcome>) -> Option<&'a Arc<Topics>> {
+    fn topics<'a>(&self, hub: &'a Hub<Outcome>) -> Option<&'a Arc<Topics>> {
         let meter = hub.meter.as_ref().filter(|_| self.is_measured())?;
         Some(&meter.topics)
     }
@@ -156,10 +161,10 @@ impl Drop for Request {
     fn drop(&mut self) {
         if !*self.answered.get_mut() {
             let reason = "the request was dropped without an answer";
-            self.hub.lock().close_after(self.ticket, Some(reason));
+            self.hub().close_after(self.ticket, Some(reason));
         }
         if *self.reserved.get_mut() {
-            self.hub.lock().release(self.ticket);
+            self.hub().release(self.ticket);
         }
     }
 }
@@ -208,7 +213,7 @@ impl Request {
 
     #[getter]
     fn is_waiting(&self) -> bool {
-        self.hub.lock().is_waiting(self.ticket)
+        self.hub().is_waiting(self.ticket)
     }
 
     fn __len__(&self) -> usize {
@@ -228,7 +233,7 @@ impl Request {
 
     fn reserve(&self, bytes: usize, token: u64) -> Option<bool> {
         self.reserved.store(true, Ordering::Relaxed);
-        match self.hub.lock().reserve(self.ticket, bytes, token) {
+        match self.hub().reserve(self.ticket, bytes, token) {
             Reserved::Now => Some(true),
             Reserved::Never => Some(false),
             Reserved::Later => None,
@@ -238,7 +243,7 @@ impl Request {
     fn skip(&self, py: Python<'_>) -> PyResult<()> {
         let (throttle_ms, _) = self.throttled(py)?;
         self.answered();
-        let mut hub = self.hub.lock();
+        let mut hub = self.hub();
         if let Some(asked) = self.produced.get()
             && let Some(topics) = self.topics(&hub)
         {
@@ -265,11 +270,11 @@ impl Request {
     #[pyo3(signature = (reason = None))]
     fn close(&self, reason: Option<&str>) {
         self.answered();
-        self.hub.lock().close_after(self.ticket, reason);
+        self.hub().close_after(self.ticket, reason);
     }
 
     fn appended(&self) {
-        self.hub.lock().appended(self.ticket);
+        self.hub().appended(self.ticket);
     }
 
     fn produce(&self) -> PyResult<ProduceRequest> {
@@ -300,7 +305,7 @@ impl Request {
         let version = self.ticket.api_version;
         let throttle_time_ms = i32::try_from(throttle_ms).unwrap_or(i32::MAX);
         let write = |to: &mut Vec<u8>| results.encode(asked, version, throttle_time_ms, to);
-        let mut hub = self.hub.lock();
+        let mut hub = self.hub();
         if let Some(topics) = self.topics(&hub) {
             produce::note(topics, asked, Some(&results));
         }
@@ -316,7 +321,7 @@ impl Request {
             .as_deref()
             .filter(|_| self.ticket.api_key == FETCH);
         let frame = frame.ok_or_else(|| PyTypeError::new_err("not a Fetch request"))?;
-        let believes = || self.hub.lock().mark_broker(self.ticket.connection);
+        let believes = || self.hub().mark_broker(self.ticket.connection);
         let body = &frame[self.body_start..];
         let (request, asked) = fetch::decode(body, self.ticket.api_version, believes)?;
         let _ = self.fetched.set(asked);
@@ -340,7 +345,7 @@ impl Request {
             session_id,
         };
         let mut codes = vec![error_code];
-        let topics = self.topics(&self.hub.lock()).cloned();
+        let topics = self.topics(&self.hub()).cloned();
         let measured = topics.as_deref().map(|topics| (&mut codes, topics));
         let mut pieces = fetch_row::encode(asked, rows, of, head, measured)?
             .into_iter()
@@ -351,7 +356,7 @@ impl Request {
         };
         self.answered();
         let write = |to: &mut Vec<u8>| to.extend_from_slice(&first);
-        let mut hub = self.hub.lock();
+        let mut hub = self.hub();
         self.noted(&mut hub, codes.into_iter());
         hub.reply(self.ticket, write, pieces.collect());
         self.muted(&mut hub, u32::try_from(throttle_ms).unwrap_or(0));

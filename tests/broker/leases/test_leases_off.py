@@ -1,4 +1,5 @@
-"""The same random requests to a broker with leases and to one without: the bytes of all answers are the same.
+"""The same random requests to a broker with leases and to one without, or to one with threads beside the loop: the
+bytes of all answers are the same.
 
 Most requests are plain, so that leases serve them; the others are wrong in one way or another, or right and not plain.
 """
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ottla._core import BatchBuilder
+from ottla.broker.parts import THREADS
 from ottla.replication.leases import SWITCH
 from ottla.wire.headers import request_frame
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
@@ -217,16 +219,21 @@ class Talk:
         self._socket.close()
 
 
-def compare(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, seconds: float) -> int:
+#: A variable, and its values for either broker.
+WAYS = pytest.mark.parametrize("way", [(SWITCH, "on", "off"), (THREADS, "0", "2")], ids=["leases-off", "threads"])
+
+
+def compare(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, way: tuple[str, str, str], seconds: float) -> int:
     """How many requests were answered alike."""
+    variable, *values = way
     chosen = settings.seed()
     found: list[Broker] = []
     monkeypatch.setattr(forks, "is_on", False)  # a copy has the environment of its origin in /proc
-    for value in ("on", "off"):
-        monkeypatch.setenv(SWITCH, value)
+    for value in values:
+        monkeypatch.setenv(variable, value)
         broker = brokers(broker_id=1, settings=SETTINGS)
         environment = Path(f"/proc/{broker.pid}/environ").read_bytes().split(b"\0")
-        assert f"{SWITCH}={value}".encode() in environment
+        assert f"{variable}={value}".encode() in environment
         with connect(broker) as client:
             for topic, config in TOPICS.items():
                 client.create(topic, PARTITIONS, **config)
@@ -249,10 +256,16 @@ def _segments(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.log")}
 
 
-def test_answers_and_logs_are_the_same(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert compare(brokers, monkeypatch, settings.seconds(3)) > 100
+@WAYS
+def test_answers_and_logs_are_the_same(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, way: tuple[str, str, str]
+) -> None:
+    assert compare(brokers, monkeypatch, way, settings.seconds(3)) > 100
 
 
+@WAYS
 @pytest.mark.soak
-def test_answers_and_logs_are_the_same_for_a_long_time(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    print(f"{compare(brokers, monkeypatch, settings.seconds(600))} requests")
+def test_answers_and_logs_are_the_same_for_a_long_time(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, way: tuple[str, str, str]
+) -> None:
+    print(f"{compare(brokers, monkeypatch, way, settings.seconds(600))} requests")

@@ -1,0 +1,146 @@
+//! Threads beside the loop, each with a hub of its own.
+
+use super::*;
+
+#[test]
+fn what_a_lease_allows_is_served_without_the_loop() {
+    let rig = Rig::beside(2);
+    let _lease = rig.grant(TERMS);
+    let mut clients = [(); 4].map(|()| rig.connect());
+    for offset in 0..8 {
+        let client = &mut clients[offset % 4];
+        assert_eq!(
+            client.produce(&Produce::default()),
+            Some((0, offset as i64))
+        );
+    }
+    for client in &mut clients {
+        assert_eq!(client.fetch(&Fetch::default()).unwrap().0, 8);
+    }
+    assert_eq!((rig.handed_on(), rig.turns()), (0, 0));
+    let counts = rig.hub.all().map(|hub| hub.lock().figures().connections);
+    assert_eq!(counts.collect::<Vec<_>>(), [0, 2, 2]);
+    drop(clients);
+    eventually(|| rig.hub.figures().connections == 0);
+}
+
+/// The loop answers them, each in its place.
+#[test]
+fn what_is_handed_to_the_loop_keeps_its_place() {
+    let rig = Rig::beside(1);
+    let _lease = rig.grant(TERMS);
+    let mut client = rig.connect();
+    let leased = Produce::default();
+    let handed_on = Produce {
+        version: 2,
+        ..Produce::default()
+    };
+    let frames = [&leased, &handed_on, &leased, &leased].map(|asked| {
+        request_frame(
+            PRODUCE,
+            asked.version,
+            false,
+            7,
+            Some("test"),
+            &asked.body(),
+        )
+        .unwrap()
+    });
+    client.socket.write_all(&frames.concat()).unwrap();
+    let answers = [8, 2, 8, 8].map(|version| client.produced(version));
+    assert_eq!(answers, [Some((0, 0)), None, Some((0, 1)), Some((0, 2))]);
+    assert_eq!(rig.handed_on(), 1);
+}
+
+/// Somebody in Python waits for the high watermark, which moves before the answer leaves.
+#[test]
+fn the_loop_ends_a_turn_of_which_it_has_to_hear() {
+    let rig = Rig::beside(2);
+    rig.grant(TERMS).watch(true);
+    let mut clients = [rig.connect(), rig.connect()];
+    for offset in 0..6 {
+        let client = &mut clients[offset % 2];
+        assert_eq!(
+            client.produce(&Produce::default()),
+            Some((0, offset as i64))
+        );
+        assert_eq!(rig.log.high_watermark(), offset as i64 + 1);
+    }
+    assert_eq!(rig.handed_on(), 0);
+    assert!(rig.turns() > 0);
+}
+
+#[test]
+fn an_append_on_one_thread_ends_a_wait_on_another() {
+    let rig = Rig::beside(2);
+    let _lease = rig.grant(TERMS);
+    let (mut reader, mut writer) = (rig.connect(), rig.connect());
+    let asked = Fetch {
+        wait_ms: 20_000,
+        ..Fetch::default()
+    };
+    reader.send(FETCH, asked.version, &asked.body());
+    rig.wait_for_waiting(1);
+    assert_eq!(writer.produce(&Produce::default()), Some((0, 0)));
+    let (high_watermark, bytes) = reader.fetched(&asked).unwrap();
+    assert_eq!(high_watermark, 1);
+    assert!(bytes > 0);
+}
+
+#[test]
+fn a_wait_is_over_in_time() {
+    let rig = Rig::beside(1);
+    let _lease = rig.grant(TERMS);
+    let asked = Fetch {
+        wait_ms: 20,
+        ..Fetch::default()
+    };
+    assert_eq!(rig.connect().fetch(&asked), Some((0, 0)));
+    assert_eq!(rig.handed_on(), 0);
+}
+
+/// Nothing is lost of what many clients write at once, whoever serves them; each knows where its records are.
+#[test]
+fn many_clients_of_one_partition() {
+    let rig = Rig::beside(3);
+    let lease = rig.grant(TERMS);
+    let writers: Vec<_> = (0..6)
+        .map(|_| {
+            let mut client = rig.connect();
+            thread::spawn(move || {
+                let asked = Produce::default();
+                let one = |_| match client.produce(&asked) {
+                    Some((0, offset)) => offset,
+                    // The log was busy.
+                    None => -1,
+                    failed => panic!("{failed:?}"),
+                };
+                (0..200).map(one).collect::<Vec<i64>>()
+            })
+        })
+        .collect();
+    for _ in 0..50 {
+        // Somebody begins and ends to wait meanwhile.
+        lease.watch(true);
+        thread::yield_now();
+        lease.watch(false);
+    }
+    let written = writers.into_iter().flat_map(|one| one.join().unwrap());
+    let mut offsets: Vec<_> = written.filter(|offset| *offset >= 0).collect();
+    offsets.sort_unstable();
+    assert_eq!(offsets, (0..rig.log.end_offset()).collect::<Vec<_>>());
+    assert_eq!(offsets.len() + rig.handed_on(), 1200);
+}
+
+#[test]
+fn all_connections_end_with_the_hubs() {
+    let mut rig = Rig::beside(2);
+    let mut clients = [rig.connect(), rig.connect(), rig.connect()];
+    eventually(|| rig.hub.figures().connections == 3);
+    rig.beside.end(&rig.hub);
+    rig.hub.close();
+    for client in &mut clients {
+        assert_eq!(client.socket.read(&mut [0]).unwrap(), 0);
+    }
+    assert_eq!(rig.hub.figures().connections, 0);
+}

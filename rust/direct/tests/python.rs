@@ -1,0 +1,65 @@
+//! A stub in Python's place.
+
+use super::*;
+
+/// The stub, and what has come to it.
+#[derive(Default)]
+pub struct Python {
+    pub handed_on: AtomicUsize,
+    pub turns: AtomicUsize,
+    /// Ended by the next request that is handed on.
+    pub to_end: Mutex<Option<OneLease>>,
+    pub unacknowledged: Mutex<Vec<Appended<&'static str>>>,
+    pub stop: AtomicBool,
+}
+
+/// The loop, which does for requests that are handed on what Python would.
+pub fn serve(direct: &Direct<&'static str>, hub: &Shared, python: &Python) {
+    let epoll = Arc::clone(hub.loops().lock().fd());
+    let mut turn = Turn::default();
+    while !python.stop.load(Ordering::Acquire) {
+        let wait = Duration::from_millis(5);
+        let mut event = direct.wait(hub, &mut turn, epoll.as_fd(), wait).unwrap();
+        while let Some(told) = event {
+            match told {
+                Event::Request(incoming) => {
+                    python.handed_on.fetch_add(1, Ordering::AcqRel);
+                    check_unchanged(&incoming);
+                    if let Some(lease) = python.to_end.lock().take() {
+                        direct.end(hub, &lease);
+                    }
+                    let write = |to: &mut Vec<u8>| to.extend_from_slice(HANDED_ON);
+                    let ticket = incoming.ticket;
+                    hub.of(ticket.connection).reply(ticket, write, Vec::new());
+                }
+                Event::Served => {
+                    python.turns.fetch_add(1, Ordering::AcqRel);
+                    for written in direct.written(&mut turn) {
+                        let lease = written.lease;
+                        assert_eq!(lease.owner, "owner");
+                        if !lease.gate.is_over() && lease.log.advance_high_watermark() {
+                            direct.advanced(hub, &lease);
+                        }
+                    }
+                    let unacknowledged = direct.answer(hub, &mut turn);
+                    python.unacknowledged.lock().extend(unacknowledged);
+                }
+                Event::Completion(_) | Event::Disconnected(_) | Event::Reserved { .. } => {}
+            }
+            let next = hub.loops().lock().next_event().unwrap();
+            event = direct.pass(hub, &mut turn, next).unwrap();
+        }
+    }
+}
+
+/// A request that is handed on has no offset in it.
+fn check_unchanged(incoming: &Incoming) {
+    let body = &incoming.frame[incoming.header.body_start..];
+    if incoming.ticket.api_key == PRODUCE
+        && let Ok(request) = produce::decode_request(body, incoming.ticket.api_version)
+    {
+        for records in request.partitions.into_iter().filter_map(|one| one.records) {
+            assert!(records.len() < 61 || body[records.start..][..8] == [0; 8]);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+"""Threads beside the loop serve the connections (`OTTLA_NETWORK_THREADS`)."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.broker import parts
+from ottla.broker.parts import THREADS
+from ottla.config import BrokerConfig
+from ottla.errors import InvalidConfig
+from ottla.wire.k00_produce import PRODUCE
+from ottla.wire.k01_fetch import FETCH
+from tests.support.client import Client, values
+from tests.support.leased import One, produce, started
+from tests.support.waiting import PATIENCE_S, comes_true
+
+pytestmark = pytest.mark.trio
+
+
+@asynccontextmanager
+async def served(
+    path: Path, monkeypatch: pytest.MonkeyPatch, clients: int, **settings: str
+) -> AsyncIterator[tuple[One, list[Client]]]:
+    """A broker with two threads beside its loop, and clients of it."""
+    monkeypatch.setenv(THREADS, "2")
+    async with started(path, monkeypatch, **settings) as one, AsyncExitStack() as stack:
+        port = one.broker.addresses.listening[0].port
+        connected = []
+        for _ in range(clients):
+            client = await trio.to_thread.run_sync(Client.connect, "127.0.0.1", port, "test")
+            stack.callback(client.close)
+            connected.append(client)
+        with trio.fail_after(2 * PATIENCE_S):
+            yield one, connected
+
+
+async def test_what_leases_allow_does_not_come_to_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(tmp_path, monkeypatch, 4) as (one, clients):
+        await one.create("t")
+        # The first one gets the lease.
+        assert await trio.to_thread.run_sync(produce, clients[0], "t", b"0") == (0, 0)
+        await one.writes_quickly()
+        asked, turns = one.asked, one.broker.server.hub.turns_total
+
+        def talk() -> list[bytes]:
+            for offset in range(1, 9):
+                assert produce(clients[offset % 4], "t", b"%d" % offset) == (0, offset)
+            return values(clients[0].fetch("t"))
+
+        assert await trio.to_thread.run_sync(talk) == [b"%d" % offset for offset in range(9)]
+        assert one.asked == asked
+        assert one.broker.server.hub.turns_total > turns
+
+
+async def test_all_threads_are_measured_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(tmp_path, monkeypatch, 4) as (one, clients):
+        await one.create("t")
+        hub = one.broker.server.hub
+        hub.measure(one.broker.logs.directories.traffic)
+
+        def counts() -> Counter[int]:
+            return Counter({api.key: api.total_us.count for api in hub.measured()})
+
+        before = counts()
+
+        def talk() -> None:
+            for client in clients:
+                assert produce(client, "t", b"a")[0] == 0
+                client.fetch("t")
+
+        await trio.to_thread.run_sync(talk)
+        # An answer is measured when it was sent.
+        await comes_true("all are measured", lambda: (counts() - before)[FETCH.key] == len(clients))
+        assert (counts() - before)[PRODUCE.key] == len(clients)
+        elapsed_us, busy_us = hub.busy_us
+        assert 0 < busy_us < elapsed_us
+
+
+async def test_a_stop_ends_the_connections_of_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(tmp_path, monkeypatch, 4) as (one, clients):
+        hub = one.broker.server.hub
+        await comes_true("all are counted", lambda: hub.connections >= len(clients))
+    assert hub.connections == 0
+    for client in clients:
+        with pytest.raises((ConnectionError, EOFError)):
+            await trio.to_thread.run_sync(produce, client, "t", b"a")
+
+
+async def test_a_number_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(THREADS, "many")
+    with pytest.raises(InvalidConfig, match="OTTLA_NETWORK_THREADS is 'many': it may be a number, 0 or more"):
+        parts.hub(BrokerConfig({}))

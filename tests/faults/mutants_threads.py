@@ -1,0 +1,50 @@
+"""Threads beside the loop: each promise broken once."""
+
+from tests.faults.mutants import Mutant
+
+_BESIDE = "direct::tests::beside::"
+
+MUTANTS = (
+    Mutant(
+        "threads.the-loop-hears-of-no-turn",
+        "rust/direct/serving.rs",
+        "        self.rests.lock().push(rest);\n",
+        "        drop(rest);\n",
+        cargo=(f"{_BESIDE}the_loop_ends_a_turn_of_which_it_has_to_hear",),
+    ),
+    Mutant(
+        "threads.one-serves-all-connections",
+        "rust/net/hub/joint.rs",
+        "in_turn.min_by_key(count).unwrap_or(0)",
+        "in_turn.min_by_key(count).map_or(0, |_| 1)",
+        cargo=(f"{_BESIDE}what_a_lease_allows_is_served_without_the_loop",),
+    ),
+    Mutant(
+        "threads.who-left-is-counted",
+        "rust/net/hub/turns.rs",
+        "        self.joint.left(self.number);\n",
+        "",
+        cargo=(f"{_BESIDE}what_a_lease_allows_is_served_without_the_loop",),
+    ),
+    Mutant(
+        "threads.answers-go-to-the-loops-hub",
+        "rust/net/hub/hubs.rs",
+        "        hub.unwrap_or(&self.loops).lock()\n",
+        "        hub.filter(|_| false).unwrap_or(&self.loops).lock()\n",
+        cargo=(f"{_BESIDE}what_is_handed_to_the_loop_keeps_its_place",),
+    ),
+    Mutant(
+        "threads.two-hubs-have-the-lane",
+        "rust/net/budget/mod.rs",
+        "        if taken.is_err() {\n",
+        "        if false && taken.is_err() {\n",
+        cargo=("net::budget::tests::one_hub_has_the_lane",),
+    ),
+    Mutant(
+        "threads.meters-of-threads-are-left-out",
+        "rust/net/hub/hubs.rs",
+        "sum.get_or_insert_with(|| meter.empty()).add(meter);",
+        "sum.get_or_insert_with(|| meter.empty());",
+        pytest=("tests/broker/connections/test_threads.py::test_all_threads_are_measured_together",),
+    ),
+)
