@@ -1,4 +1,4 @@
-"""What `spark.py` measures: each case with its contestants in turns."""
+"""The cases that `spark.py` measures, each with its contestants in turns."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def measure(name: str, rows: int, runs: int, work: Callable[[], int]) -> None:
 
 
 def decode(root: Path) -> int:
-    """What a task does, without Spark: all rows of all partitions, in this process."""
+    """Decodes as a task does, without Spark: all rows of all partitions, in this process. Returns their number."""
     rows = 0
     for number in range(PARTITIONS):
         columns = Columns(list(COLUMNS), TopicPartition(TOPIC, number), 0, 1 << 62)

@@ -1,4 +1,4 @@
-"""What readers of committed records find, by somebody else's client."""
+"""The records that readers of committed ones find, by somebody else's client."""
 
 from collections import Counter
 

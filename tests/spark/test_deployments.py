@@ -34,14 +34,16 @@ def home() -> Path:
 
 
 def connect() -> dict[str, str]:
-    """What Spark Connect needs of Python, above all pandas, is in a folder of its own (`make soak`)."""
+    """The environment for Spark Connect: what it needs of Python, above all pandas, is in a folder of its own (`make
+    soak`).
+    """
     if not CONNECT.is_dir():
         require("clients", f"there is no {CONNECT}")
     return {"PYTHONPATH": str(CONNECT)}
 
 
 def run(topics: Topics, folder: Path, *arguments: str, **environment: str) -> str:
-    """What `deployed.py` says: the rows of a batch, and those of a stream."""
+    """The answer of `deployed.py`: the rows of a batch, and those of a stream."""
     command = [sys.executable, str(SCRIPT), topics.bootstrap, str(folder), *arguments]
     script = Server("script", command, folder / "log", environment={**HERE, **environment})
     assert script.process.wait(PATIENCE_S) == 0, script.output_tail()

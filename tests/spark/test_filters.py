@@ -1,4 +1,4 @@
-"""What filters leave to be read, without Spark's planner: `test_read.py` has them as Spark pushes them."""
+"""The ranges that filters leave to be read, without Spark's planner: `test_read.py` has them as Spark pushes them."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.judge]
 
 @pytest.fixture
 def publishers(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> Iterator[list["StreamingQueryListener"]]:
-    """What `publish_offsets` adds to the session, which other tests use too."""
+    """The listeners that `publish_offsets` adds to the session, which other tests use too."""
     added: list[StreamingQueryListener] = []
     publish = ottla.spark.publish_offsets
     monkeypatch.setattr(ottla.spark, "publish_offsets", lambda *given: added.append(publish(*given)))

@@ -1,4 +1,4 @@
-"""What README shows of Spark does what it says."""
+"""Programs that README shows of Spark do what it says."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -112,7 +112,7 @@ def test_group_of_a_stream(secured: Secured) -> None:
 
 
 def test_pipelines(secured: Secured, spark: "SparkSession", tmp_path: Path) -> None:
-    """What they ask of brokers themselves, they ask with the options of source and sink."""
+    """Pipelines ask brokers for themselves with the options of source and sink."""
     bootstrap = secured.bootstrap("both")
     given = {name: value for name, value in options(secured).items() if name != "kafka.bootstrap.servers"}
     results = Topic(bootstrap, "results", given)

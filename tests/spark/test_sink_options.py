@@ -1,4 +1,4 @@
-"""What the sink takes and refuses, without Spark's JVM."""
+"""Options that the sink takes and refuses, without Spark's JVM."""
 
 import itertools
 import re

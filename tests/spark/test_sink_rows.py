@@ -14,7 +14,7 @@ HEADERS = [[{"key": "h", "value": b"v"}], None, [{"key": "i", "value": None}, {"
 
 
 def encoded(batch: pa.RecordBatch, **options: str) -> list[tuple[object, ...]]:
-    """What a broker would be sent: timestamp, key, value, headers."""
+    """The records that a broker would be sent: timestamp, key, value, headers."""
     encoder = _core.RowEncoder(batch_bytes=1_000, record_bytes_max=1_000, memory_bytes=1_000)
     encoder.add_topic("t", 1)
     columns = rows.columns(batch, parse({"kafka.bootstrap.servers": "127.0.0.1:9092", **options}))

@@ -51,7 +51,7 @@ class Queries:
         return [each for each in query.recentProgress if each.numInputRows]
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """What all runs have written until now."""
+        """The rows that all runs have written until now."""
         return collected(self.spark.read.parquet(str(self.folder / "output")))
 
 

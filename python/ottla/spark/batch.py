@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Task(InputPartition):
-    """What one Spark task reads, in order."""
+    """The ranges that one Spark task reads, in order."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         super().__init__(None)

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def resolve(options: ReadOptions, wanted: Wanted) -> list[Range]:
-    """What a batch is to read, as of now, of what is wanted.
+    """The ranges that a batch is to read of what is wanted, with the offsets that hold now.
 
     Raises:
         KafkaError, OSError: the cluster cannot be asked, or a topic does not exist.

@@ -25,7 +25,7 @@ _SECRET = re.compile(r"password|jaas|\.key$|secret|token")
 
 
 def is_table(options: Mapping[str, str]) -> bool:
-    """Whether these are the options of a table that is created."""
+    """True if these are the options of a table that is being created: their provider is `ottla`."""
     return options.get("provider", "").lower() == "ottla"
 
 

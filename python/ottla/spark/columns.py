@@ -96,7 +96,7 @@ class Columns:
 
     @property
     def done(self) -> bool:
-        """Whether everything up to the end was decoded; `rest` may still have rows."""
+        """True if everything up to the end was decoded; `rest` may still have rows."""
         return self._decoder.done
 
     def decode(

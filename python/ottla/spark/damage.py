@@ -47,7 +47,7 @@ class Damage:
 
 
 def damage(data: memoryview, position: int, partition: TopicPartition, place: str) -> Damage:
-    """What can be said of the batch that begins at a position of the data."""
+    """Describes the damaged batch that begins at a position of the data, by as much of its header as is plausible."""
     whole = len(data) - position >= BATCH_BYTES_MIN
     header = bytes(data[position : position + BATCH_BYTES_MIN]).ljust(BATCH_BYTES_MIN, b"\0")
     base, length, _, _, _, _, delta = HEADER.unpack_from(header)
@@ -60,7 +60,9 @@ def damage(data: memoryview, position: int, partition: TopicPartition, place: st
 
 
 def _follows(data: memoryview, position: int, base: int) -> bool:
-    """Whether a batch may begin there, or nothing that says otherwise."""
+    """True if a batch may begin at this position: what is there looks like one of higher offset, or is too short to
+    tell.
+    """
     following = bytes(data[position : position + MAGIC_AT + 1])
     if len(following) <= MAGIC_AT:
         return True
@@ -69,8 +71,8 @@ def _follows(data: memoryview, position: int, base: int) -> bool:
 
 
 class Skipped:
-    """What one task left out. Each is a warning in the log of the worker, and with a folder also a file there, the same
-    when a task is repeated.
+    """The damaged batches that one task left out. Each is a warning in the log of the worker, and with a folder also a
+    file there, the same when a task is repeated.
     """
 
     def __init__(self, folder: str | None) -> None:

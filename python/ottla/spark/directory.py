@@ -61,7 +61,7 @@ class Found:
 
 
 def resolve(options: ReadOptions, wanted: Wanted) -> list[Range]:
-    """What a batch is to read, as of now, of what is wanted.
+    """The ranges that a batch is to read of what is wanted, with the offsets that hold now.
 
     Raises:
         FileNotFoundError: the directory or a topic in it does not exist.
@@ -241,7 +241,9 @@ def _read_range(
 def _read_segment(
     columns: Columns, segment: Segment, offset: int, aborted: list[tuple[int, int]] | None
 ) -> Generator["pa.RecordBatch", None, str | None]:
-    """What a segment has from an offset on, and then where in it no batch follows, if that is not its end."""
+    """Yields the rows of a segment from an offset on. Returns the place in it after which no batch can be found, or
+    None if it was read to its end.
+    """
     position = segment.position_of(offset)
     for stretch in segment.stretches(position):
         yield from columns.decode(stretch.data, aborted, str(segment.path), stretch.position)
@@ -266,7 +268,7 @@ def _unreadable(columns: Columns, part: Range, place: str, end: int, skipped: Sk
 
 
 def _lost(options: ReadOptions, part: Range, wanted: int, first: int) -> None:
-    """What was to be read next was deleted by age or size after the query was planned."""
+    """Raises or warns: the offsets to be read next were deleted by age or size after the query was planned."""
     if options.fail_on_data_loss:
         raise DataLoss(
             f"{part.partition} begins at offset {first} by now, and {wanted} is to be read next. "

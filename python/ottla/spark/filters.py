@@ -20,7 +20,7 @@ NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampT
 
 @dataclass(slots=True)
 class Wanted:
-    """What the filters leave. Without filters: everything."""
+    """The topics, partitions, offsets and times that the filters leave. Without filters: everything."""
 
     topics: frozenset[str] | None = None
     bounds: dict[str, tuple[int, int]] = field(default_factory=lambda: dict.fromkeys(NUMBERS, (0, OFFSET_MAX)))
@@ -32,7 +32,7 @@ class Wanted:
         return [each for each in filters if not self._take(each)]
 
     def _take(self, found: Any) -> bool:
-        """Whether a filter needs no second look."""
+        """True if Spark need not apply the filter again."""
         kind, path = type(found).__name__, getattr(found, "attribute", None)
         column = path[0] if path is not None and len(path) == 1 else ""
         if kind == "IsNotNull":
@@ -86,8 +86,8 @@ class Wanted:
     def narrow(
         self, spans: Mapping[TopicPartition, tuple[int, int]], since: Mapping[TopicPartition, int | None]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """What is wanted of first and end offsets. `since` has the offsets of the lowest time, None where there is no
-        such record.
+        """The first and end offsets of each partition that the filters leave; partitions without any are not in it.
+        `since` has the offsets of the lowest time, None where there is no such record.
         """
         low, high = self.bounds["offset"]
         among = self.among.get("offset")

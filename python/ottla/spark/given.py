@@ -1,4 +1,4 @@
-"""What somebody gave as options, checked: of the source and of the sink. Keys are lower case, as Spark gives them."""
+"""Checks of the options that a user gave, for the source and for the sink. Keys are lower case, as Spark gives them."""
 
 import difflib
 import logging
@@ -14,7 +14,7 @@ SINK_TOPIC = "__ottla_sink"
 """Where the sink keeps its decisions; brokers know nothing of it."""
 
 
-#: What Spark's catalog adds to the options of `CREATE TABLE ... USING ottla`.
+#: The options that Spark's catalog adds to those of `CREATE TABLE ... USING ottla`.
 OF_TABLES = frozenset({"provider", "location", "owner", "external", "comment", "is_managed_location", "table_type"})
 
 
@@ -75,7 +75,8 @@ def refuse_unknown(
 
 
 def security(options: Mapping[str, str]) -> Security | None:
-    """What connections to brokers need besides an address: kafka.security.protocol, kafka.ssl.* and kafka.sasl.*.
+    """The security settings of connections to brokers, None without any, from kafka.security.protocol, kafka.ssl.* and
+    kafka.sasl.*.
 
     Raises:
         ValueError: it names the setting.

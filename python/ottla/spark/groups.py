@@ -1,4 +1,4 @@
-"""What a query has read, as offsets of a consumer group."""
+"""Commits the offsets that a query has read to a consumer group."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What a streaming query has read, as offsets of a consumer group, so that lag tools see it.
+"""Commits the progress of a streaming query as offsets of a consumer group, so that lag tools see it.
 
 Spark keeps its offsets in the checkpoint and no group knows of them. A listener on the driver copies the end of each
 batch that has been written into a group, after the fact; nothing ever reads from it. Spark's `commit` on the source

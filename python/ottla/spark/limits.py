@@ -20,7 +20,7 @@ from ottla.kafka import EARLIEST, LATEST
 
 
 class Use(Enum):
-    """What options are for; when a DataFrame is loaded Spark does not say yet."""
+    """The kind of query that options are for; when a DataFrame is loaded Spark does not say yet."""
 
     BATCH = "batch"
     STREAM = "stream"

@@ -64,7 +64,8 @@ def limited(most: int, start: Positions, latest: Positions, first_of_new: Positi
 def spans(
     start: Positions, end: Positions, first_of_new: Positions
 ) -> tuple[dict[TopicPartition, tuple[int, int]], list[str]]:
-    """What a micro-batch reads of each partition, and what of it cannot be read any more, in words.
+    """The first and end offset that a micro-batch reads of each partition, and the losses, in words: records
+    between the two ends that cannot be read any more.
 
     `first_of_new` says where the partitions begin that only `end` has; those that are gone again are not in it.
     """

@@ -69,7 +69,7 @@ class Topics:
     partitions: frozenset[TopicPartition] | None = None
 
     def matches(self, topic: str) -> bool:
-        """Whether the topic is among them; a pattern must match the whole name, as in Java's `matches()`, and never
+        """True if the topic is among them; a pattern must match the whole name, as in Java's `matches()`, and never
         means internal topics, as in Spark's source.
         """
         if self.names is not None:
@@ -82,7 +82,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What one batch read or stream is to do. Sizes in bytes, times in milliseconds."""
+    """The options of one batch read or stream, checked and typed. Sizes in bytes, times in milliseconds."""
 
     topics: Topics
     starting: Limit
@@ -96,7 +96,7 @@ class ReadOptions:
     partitions_min: int | None
     records_per_partition_max: int | None
     splits_partitions: bool
-    """Whether several tasks may read parts of one topic partition; one task keeps its order."""
+    """True if several tasks may read parts of one topic partition; one task keeps its order."""
     include_headers: bool
     read_committed: bool
     client_id: str
@@ -114,7 +114,7 @@ class ReadOptions:
     corrupt_report: str | None
     verify_crc: bool
     timestamps: str
-    """What becomes of those that microseconds cannot hold: error or null."""
+    """Treatment of timestamps that microseconds cannot hold: `error` or `null`."""
     commit_group: str | None
 
 

@@ -17,7 +17,7 @@ class Place(Protocol):
     """`ottla.spark.brokers` or `ottla.spark.directory`; what each function promises and raises stands there."""
 
     def resolve(self, options: ReadOptions, wanted: Wanted) -> list[Range]:
-        """What a batch is to read, of what is wanted."""
+        """The ranges that a batch is to read of what is wanted."""
 
     def starting(self, options: ReadOptions) -> Beginning:
         """Where a new stream begins."""

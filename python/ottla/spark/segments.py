@@ -154,7 +154,7 @@ def end_offset(listed: list[Segment]) -> int:
 
 
 def batches(listed: list[Segment], offset: int) -> Iterator[_core.BatchInfo]:
-    """What the headers of the batches say, from the one with this offset on; up to the first that is damaged."""
+    """The headers of the batches, from the one with this offset on; up to the first that is damaged."""
     for number, segment in enumerate(listed):
         if number + 1 < len(listed) and listed[number + 1].base_offset <= offset:
             continue

@@ -1,4 +1,4 @@
-"""What users see of our errors: the sentence, without a traceback of Python before it.
+"""Errors as users are to see them: the sentence, without a traceback of Python before it.
 
 Spark puts what a Python process prints of an exception into its own message, the traceback first. It leaves that out
 where the environment has SPARK_HIDE_TRACEBACK, which is looked at after the exception was raised. A process that has
@@ -22,14 +22,16 @@ T = TypeVar("T", bound=type)
 
 
 def is_plain(problem: BaseException) -> bool:
-    """Whether its sentence says all: an exception of ours, or one of Python's own for wrong input."""
+    """True if an error's sentence says all there is to say: an exception of ours, or one of Python's own for wrong
+    input.
+    """
     return type(problem).__module__.partition(".")[0] == "ottla" or (
         isinstance(problem, PLAIN) and type(problem).__module__ == "builtins"
     )
 
 
 def is_worker() -> bool:
-    """Whether Spark started this process."""
+    """True if Spark started this process as a Python worker."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")
 

@@ -34,7 +34,7 @@ class OttlaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """The name that `format` takes."""
         return "ottla"
 
     def schema(self) -> "StructType":
@@ -46,7 +46,7 @@ class OttlaDataSource(DataSource):
         return columns.struct(names)
 
     def _options(self, schema: "StructType", use: Use) -> ReadOptions:
-        """What the options mean; the schema is what `schema()` said, unless the user gave one."""
+        """The options, checked; the schema is the one that `schema()` gave, unless the user gave one."""
         given = catalog.options_of(schema, self.options)
         options = parse(given, use)
         chosen = given.get("columns")

@@ -76,8 +76,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._beginning.offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say; Spark passes it back, or `ReadAllAvailable`. It has no limit for both sides, so
-        `latestOffset` looks at minOffsetsPerTrigger itself.
+        """The limit that the options set; Spark passes it back, or `ReadAllAvailable`. It has no limit for both sides,
+        so `latestOffset` looks at minOffsetsPerTrigger itself.
         """
         if self.options.offsets_per_trigger_max is not None:
             return ReadMaxRows(self.options.offsets_per_trigger_max)
@@ -172,7 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._published = done
 
     def _too_few(self, offsets: int) -> bool:
-        """Whether to wait for more, by minOffsetsPerTrigger and maxTriggerDelay."""
+        """True if the trigger is to wait for more offsets, by minOffsetsPerTrigger and maxTriggerDelay."""
         least = self.options.offsets_per_trigger_min
         now_s = time.time()
         if least is not None and offsets < least and now_s - self._triggered_s < self.options.trigger_delay_ms / 1000:

@@ -23,8 +23,8 @@ ZIPPED = os.path.join("pyspark", "python", "lib", "")
 
 
 def is_installed(path: str) -> bool:
-    """Whether this is an archive of modules that are also there as files: Spark puts pyspark's own in front. Modules
-    of archives are compiled anew by each process, which takes longer than all the rest of its start.
+    """True for an archive of modules that are also there as files: Spark puts pyspark's own in front. Modules of
+    archives are compiled anew by each process, which takes longer than all the rest of its start.
     """
     packages, found, archive = path.rpartition(ZIPPED)
     return bool(found) and os.path.realpath(packages) in folders and archive.startswith(("pyspark.zip", "py4j-"))

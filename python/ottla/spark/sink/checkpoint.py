@@ -1,4 +1,4 @@
-"""What Spark wrote down of a batch before it ran it, in the checkpoint of the query.
+"""The plan of a batch that Spark wrote down before it ran it, in the checkpoint of the query.
 
 The file `offsets/N` of batch N has where each source is to be read to, and when the batch was planned. It is written
 once: a batch that is repeated after a crash has the same file, one that was planned anew has another.
@@ -13,8 +13,8 @@ DIGITS = 32
 
 
 def plan_of(checkpoint: str | None, batch_id: int) -> str | None:
-    """What stands for the plan of a batch: equal if the plan is. None where the driver sees no such file: the query
-    names no checkpoint, or one in a store that is no file system.
+    """A digest of a batch's plan: equal if the plan is equal. None where the driver sees no such file: the query names
+    no checkpoint, or one in a store that is no file system.
     """
     if checkpoint is None:
         return None

@@ -1,4 +1,4 @@
-"""What the driver does when all tasks of a batch are through, or when it failed (the rules are in `protocol`)."""
+"""The driver's part in a batch: when its tasks are through, or when it failed (the rules are in `protocol`)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from ottla.spark.sink.task import Transaction
 log = logging.getLogger(__name__)
 
 GONE = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
-"""What a coordinator answers about a transaction that is not the producer's any more: aborted, by its timeout or by a
-later producer of its id.
+"""The errors by which a coordinator tells of a transaction that is not the producer's any more: aborted, by its timeout
+or by a later producer of its id.
 """
 AT_ONCE = 16
 """Calls about transactions that are under way at the same time."""

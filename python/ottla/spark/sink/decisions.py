@@ -17,7 +17,9 @@ from ottla.spark.sink.protocol import TOPIC, Decision, Names
 PARTITIONS = 8
 REPLICAS_MAX = 3
 SEGMENT_BYTES = 1024 * 1024
-"""What a driver reads at its start is a few of these: compaction leaves the active one alone."""
+"""The size of a segment of the topic. A driver reads a few of these at its start: compaction leaves the active one
+alone.
+"""
 TIMEOUT_MS = 10_000
 """Of the decision's transaction. A driver that dies in it keeps other queries' drivers waiting for so long."""
 READ_TIMEOUT_S = 60

@@ -38,7 +38,7 @@ REFUSED_SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a write is to do. Sizes in bytes, times in milliseconds."""
+    """The options of one write, checked and typed. Sizes in bytes, times in milliseconds."""
 
     bootstrap_servers: str
     security: Security | None
@@ -48,7 +48,7 @@ class WriteOptions:
     prefix: str
     """How transactional ids begin."""
     include_timestamp: bool
-    """Whether the column `timestamp` is written; else a row has the time of its writing."""
+    """True if the column `timestamp` is written; else a row has the time of its writing."""
     acks: int
     idempotent: bool
     compression: str

@@ -55,7 +55,7 @@ class BatchTooLong(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What everything of one run of one query is called."""
+    """The names that everything of one run of one query derives from."""
 
     prefix: str
     query_id: str
@@ -88,8 +88,9 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a batch has. `rows` has the number of rows for each topic, None in decisions of earlier versions; `plan`
-    stands for what the checkpoint says of it, None where that cannot be read.
+    """The contents of a batch, to tell it from another one of its number. `rows` has the number of rows for each topic,
+    None in decisions of earlier versions; `plan` stands for what the checkpoint says of it, None where that cannot be
+    read.
     """
 
     rows: Mapping[str, int] | None = None
@@ -135,8 +136,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one task says at its end. `skipped`: it found the batch decided and wrote nothing. `rows` has the number of
-    its rows for each topic, written or not.
+    """The report of one task at its end. `skipped`: it found the batch decided and wrote nothing. `rows` has the number
+    of its rows for each topic, written or not.
     """
 
     skipped: bool
@@ -145,7 +146,7 @@ class Report:
 
 
 class Step(Enum):
-    """What a driver is to do with a batch."""
+    """The step that a driver is to take with a batch."""
 
     NOTHING = "nothing is left to do"
     FINISH = "commit the transactions of the decision that is there"
@@ -153,7 +154,7 @@ class Step(Enum):
 
 
 def is_decided(decision: Decision | None, batch_id: int) -> bool:
-    """Whether this batch is.
+    """True if this batch is decided.
 
     Raises:
         CheckpointRolledBack: a later one is.
@@ -170,7 +171,7 @@ def is_decided(decision: Decision | None, batch_id: int) -> bool:
 
 
 def next_step(decision: Decision | None, batch_id: int, reports: Sequence[Report]) -> Step:
-    """What a driver does that has fenced all earlier ones and then read `decision`.
+    """The step of a driver that has fenced all earlier ones and then read `decision`.
 
     Raises:
         CheckpointRolledBack. DecisionMissing: a task skipped the batch as decided, and it is not.
@@ -187,7 +188,7 @@ def next_step(decision: Decision | None, batch_id: int, reports: Sequence[Report
 
 
 def contents_of(reports: Iterable[Report], plan: str | None) -> Contents:
-    """What a batch has, by its tasks."""
+    """The contents of a batch, summed over the reports of its tasks."""
     rows: Counter[str] = Counter()
     for report in reports:
         rows.update(report.rows)
@@ -221,8 +222,8 @@ def _in_words(rows: Mapping[str, int]) -> str:
 
 
 def is_successor(names: Names, previous: Decision | None, batch_id: int, reports: Sequence[Report]) -> bool:
-    """Whether all other runs are over: it is a run's first commit, since `previous`, the decision that it found, is of
-    another run. But not if that run has decided the very batch that this run's tasks have written: then this is the
+    """True if all other runs are over: this is a run's first commit, since `previous`, the decision that it found, is
+    of another run. But not if that run has decided the very batch that this run's tasks have written: then this is the
     one that is over.
     """
     if previous is None:

@@ -1,4 +1,4 @@
-"""What a row becomes: the columns of Spark's Kafka sink, and their buffers as the encoder in Rust reads them.
+"""Rows as the sink takes them: the columns of Spark's Kafka sink, and their buffers as the encoder in Rust reads them.
 
 | column    | type                                     |                                                            |
 |-----------|------------------------------------------|------------------------------------------------------------|
@@ -65,7 +65,7 @@ def check(schema: Any, options: WriteOptions) -> None:
 
 
 def columns(batch: pa.RecordBatch, options: WriteOptions) -> dict[str, Any]:
-    """What `RowEncoder.append` takes of a batch, by name: views of its memory, no copies."""
+    """The arguments that `RowEncoder.append` takes of a batch, by name: views of its memory, no copies."""
     names = batch.schema.names
 
     def of(name: str) -> pa.Array | None:

@@ -1,4 +1,4 @@
-"""What one Spark task does: rows from Spark, encoded in Rust, to the partitions' leaders.
+"""One Spark task of a write: rows from Spark, encoded in Rust, to the partitions' leaders.
 
 The next rows are waited for in a thread, because Spark gives them with a blocking call, and batches are sent meanwhile.
 With a transactional id everything is one transaction, which is left open: whoever decides ends it (`commit`). An error
@@ -47,8 +47,8 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a task wrote: how many rows to each topic. `transaction` is None without a transactional id, and if there
-    was no row.
+    """The rows that a task wrote, counted by topic. `transaction` is None without a transactional id, and if there was
+    no row.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)

@@ -40,7 +40,7 @@ RUNS_REMEMBERED = 64
 
 @dataclass
 class Message(WriterCommitMessage):
-    """What a task hands to the driver."""
+    """The message that a task hands to the driver."""
 
     names: Names | None
     report: Report
