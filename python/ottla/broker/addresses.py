@@ -79,7 +79,7 @@ class Addresses:
                 )
 
     def for_client(self, session: Session) -> tuple[str, int] | None:
-        """What the client of a session is told about this broker."""
+        """The host and port of this broker for the client of a session; None if its listener is not advertised."""
         endpoint = self._advertised.get(session.listener)
         if endpoint is None:
             return None
@@ -88,12 +88,12 @@ class Addresses:
         return endpoint.host, endpoint.port
 
     def registered(self) -> list[Endpoint]:
-        """What the coordination tree is told, for other brokers."""
+        """The endpoints that the coordination tree is told, for other brokers."""
         return [_for_brokers(endpoint) for endpoint in self._advertised.values()]
 
     def newly(self, config: BrokerConfig) -> list[Endpoint]:
-        """What the tree would be told with these settings, and is not told now; without ports that are not known before
-        they are open.
+        """The endpoints that the tree would be told with these settings, and is not told now; without ports that are
+        not known before they are open.
         """
         ports = {endpoint.name: endpoint.port for endpoint in (*config.listeners, *self.listening)}
         told = {(endpoint.host, endpoint.port) for endpoint in self._advertised.values()}

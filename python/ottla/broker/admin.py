@@ -1,5 +1,5 @@
-"""What clients may do to topics and settings, with this broker's defaults filled in: the checks are here, the writing
-is the controller room's.
+"""Clients' changes to topics and settings, with this broker's defaults filled in: the checks are here, the writing is
+the controller room's.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SETTINGS_MAX = 2_000
 
 
 class Resource(NamedTuple):
-    """What has settings, and how they are to change."""
+    """A topic or a broker that has settings, and how they are to change."""
 
     kind: int
     name: str
@@ -273,7 +273,7 @@ def _understood(config: dict[str, str] | MalformedNode) -> dict[str, str]:
 
 @contextmanager
 def _told_as_kafka_does() -> Iterator[None]:
-    """What is wrong with settings, as a KafkaError."""
+    """Raises a problem of settings as the KafkaError that Kafka tells it by."""
     try:
         yield
     except UnknownSetting as error:

@@ -232,8 +232,8 @@ def _settings(topic: str, config: BrokerConfig) -> dict[str, str]:
 
 
 def _topic_id(folders: Iterable[Path]) -> dict[str, Any]:
-    """What an assignment has besides replicas where Kafka 2.8 or later has given the topic an id: it takes only folders
-    with the id of the tree.
+    """The fields of an assignment besides its replicas, if Kafka 2.8 or later has given the topic an id: Kafka takes
+    only folders with the id of the tree. Empty without an id.
     """
     ids = set()
     for folder in folders:

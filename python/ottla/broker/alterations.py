@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: resources of any number, and an answer for each."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: resources of any number, and an answer for each."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ FEW_ROWS: Final = 128
 
 
 class AnswerMemory:
-    """What one answer takes: `await memory.add(...)` before its rows are made and encoded.
+    """The memory that one answer takes: `await memory.add(...)` before its rows are made and encoded.
 
     The bound of one answer is that of requests, `socket.request.max.bytes`: what nobody may send is not sent either. A
     client that asks for more is told to ask for less, by the reason for which its connection is closed.

@@ -28,7 +28,7 @@ def check_replicas(*lists: list[int]) -> None:
 
 
 def is_partition(rooms: ControlRooms, topic: str, index: int) -> bool:
-    """Whether a topic of this name may have a partition of this number. Logs a line if not: the controller is in error,
+    """True if a topic of this name may have a partition of this number. Logs a line if not: the controller is in error,
     and the row alone is refused.
     """
     try:

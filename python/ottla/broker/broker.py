@@ -330,7 +330,7 @@ class Broker:
     # --- what requests ask ---
 
     def is_stale(self, broker_epoch: int) -> bool:
-        """Whether a controller's request was meant for an earlier life of this broker. -1 is from versions that do not
+        """True if a controller's request was meant for an earlier life of this broker. -1 is from versions that do not
         say.
         """
         return broker_epoch != -1 and broker_epoch < self.registration.epoch

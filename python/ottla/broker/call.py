@@ -69,7 +69,7 @@ class Call(Generic[Asked, Answer]):
         self.request = request
         self.version = request.api_version
         self._message: Asked | None = None
-        #: What a large request takes of the memory for such requests.
+        #: The decoded request, with the memory that a large one takes of that for such requests; None before.
         self._decoded: Decoded | None = None
         self._memory: AnswerMemory | None = None
         self._session: Session | None = None

@@ -1,4 +1,4 @@
-"""What follows when a log directory fails while the broker runs (KIP-112).
+"""The consequences of a log directory that fails while the broker runs (KIP-112).
 
 Its partitions are offline already when this hears of it (`Replicas.check_directories`). The lock of the directory is
 given back, so that it can be repaired; the controller is told, which then asks for every replica's state and moves what

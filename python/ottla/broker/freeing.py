@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-#: What is freed in slices.
+#: The kinds of containers that are freed in slices.
 Rows: TypeAlias = "list[Any] | dict[Any, Any] | set[Any]"
 Some = TypeVar("Some", bound=Rows)
 
@@ -27,7 +27,7 @@ def _count() -> int:
     return getrefcount(alone)
 
 
-#: What `getrefcount` says of a local variable's object that nobody else has. Pythons differ: some count the argument.
+#: The `getrefcount` of a local variable's object that nobody else has. Pythons differ: some count the argument.
 ALONE = _count()
 
 

@@ -69,7 +69,9 @@ async def assigned(tree: Tree, broker: int) -> set[TopicPartition]:
 
 
 def registration(config: BrokerConfig, endpoints: list[Endpoint], *, is_unclean: bool = False) -> BrokerRegistration:
-    """What `/brokers/ids/N` says. `is_unclean`: replicas may have lost records with the power of the machine."""
+    """The registration of this broker, as `/brokers/ids/N` has it. `is_unclean`: replicas may have lost records with
+    the power of the machine.
+    """
     return BrokerRegistration(
         endpoints=in_tree(endpoints),
         rack=config.get_str("broker.rack"),

@@ -27,7 +27,7 @@ CREATE_SECONDS = 5.0
 
 
 class Host(Protocol):
-    """What internal topics need of the broker that has them."""
+    """The parts of a broker that its internal topics need."""
 
     log: logging.Logger
     admin: Admin

@@ -1,4 +1,4 @@
-"""What a broker does before it stops: it has the controller give its partitions to others (controlled shutdown).
+"""Controlled shutdown: before a broker stops, it has the controller give its partitions to others.
 
 Without that, clients find out by errors that a leader is gone, and the next is elected only when the session has ended;
 and the leaders of the partitions that it follows wait for it. It goes on serving meanwhile.
@@ -39,7 +39,7 @@ VERSION = 3
 
 
 class Leaving(Protocol):
-    """What leaving needs of the broker."""
+    """The parts of a broker that leaving needs."""
 
     id: int
     controller: Controller
@@ -120,7 +120,9 @@ async def _back_off(broker: Leaving) -> None:
 
 
 def _has_company(broker: Leaving) -> bool:
-    """Whether others have partitions that this broker has."""
+    """True if another live broker may have a partition that this broker has: one of its partitions has several
+    replicas.
+    """
     if len(broker.metadata.brokers) < 2:
         return False
     return any(

@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster, as the controller last told it (UpdateMetadata). No I/O.
+"""The cluster as this broker knows it, as the controller last told it (UpdateMetadata). No I/O.
 
 Everything a client learns from Metadata comes from here, never from the coordination tree: so a topic is answered with
 its leader only when this broker has heard of the leader, and CreateTopics waits for exactly that.
@@ -71,7 +71,7 @@ class MetadataCache:
     topics: dict[str, dict[int, PartitionMetadata]] = field(default_factory=dict)
     #: Held from the making of an `Update` until it is applied.
     updating: trio.Lock = field(default_factory=trio.Lock)
-    #: Whether the controller has told, since the start, what a client may take for the cluster, or was silent for long.
+    #: True once the controller has told what a client may take for the cluster, or was silent for long.
     is_known: bool = False
     #: Brokers whose machines have closed a connection, and until when others lead what they led, most likely.
     _doubted: dict[int, float] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class MetadataCache:
         return NotLeaderOrFollower.code if known else UnknownTopicOrPartition.code
 
     def has_leaders(self, topic: str, partitions: Iterable[int]) -> bool:
-        """Whether all of `partitions` exist and have a leader that is alive."""
+        """True if all of `partitions` exist and have a leader that is alive."""
         known = self.topics.get(topic, {})
         return all(index in known and known[index].leader in self.brokers for index in partitions)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OF_PARTITIONS: Final = {
     setting.broker_name for setting in TOPIC_SETTINGS.values() if setting.broker_name in DYNAMIC_SETTINGS
 } | {"log.flush.on.acks.all"}
-"""What holds for partitions: the defaults of topics' settings, and what no topic has of its own."""
+"""The settings that hold for partitions: the defaults of topics' settings, and those that no topic has of its own."""
 CONNECTIONS: Final = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
 
 
@@ -102,7 +102,7 @@ def subscribe(broker: Parts, nursery: trio.Nursery) -> None:
 
 
 async def register_again(broker: Parts) -> None:
-    """What this broker says of itself is another thing now."""
+    """Renews this broker's registration, whose contents have changed."""
     while True:
         try:
             return await broker.registration.update()

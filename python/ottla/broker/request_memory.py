@@ -31,8 +31,8 @@ from ottla.wire.schema import ITEMS_AT_ONCE, Api, Message
 if TYPE_CHECKING:
     from ottla._core import Request
 
-#: What an array item of a request takes, with its part of the answer and of what its handler looks up: measured with
-#: 400,000 rows of ListOffsets.
+#: The bytes that an array item of a request takes, with its part of the answer and of what its handler looks up:
+#: measured with 400,000 rows of ListOffsets.
 ITEM_BYTES: Final = 350
 #: As many items an item of these stands for: a topic that is created comes with all of its settings.
 WEIGHTS: Final = {CREATE_TOPICS.key: 20}
@@ -69,8 +69,8 @@ class RequestMemory:
 
 
 class Decoded:
-    """What one large request takes of a sum. Whoever has it last gives that back, when the rows of `message` are freed:
-    in pieces, once nobody else has them.
+    """The bytes that one large request takes of a sum. Its last holder gives them back, when the rows of `message` are
+    freed: in pieces, once nobody else has them.
     """
 
     __slots__ = ("_bytes", "_sum", "message")

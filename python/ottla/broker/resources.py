@@ -1,4 +1,4 @@
-"""What configuration requests are about: topics, brokers, and how they name them."""
+"""The resources of configuration requests: topics, brokers, and how they are named."""
 
 from __future__ import annotations
 

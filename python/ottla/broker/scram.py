@@ -34,7 +34,7 @@ def mechanism(number: int) -> Mechanism | None:
 
 
 def has_place(user: str) -> bool:
-    """Whether the coordination tree can have settings of such a user: the name is a part of a path."""
+    """True if the coordination tree can have settings of such a user: the name is a part of a path."""
     return user not in ("", ".", "..")
 
 

@@ -36,8 +36,8 @@ TOGETHER = "both"
 async def decoded(
     config: BrokerConfig, settings: Mapping[str, str], *, for_one_broker: bool
 ) -> tuple[dict[str, str], list[ConfigError]]:
-    """What `usable` says. The keys of passwords are made on a thread, without holding Python up: the number of rounds
-    that they were encoded with says how long that takes.
+    """The settings and problems that `usable` gives. The keys of passwords are made on a thread, without holding Python
+    up: the number of rounds that they were encoded with says how long that takes.
     """
     look = partial(
         usable,
@@ -137,7 +137,7 @@ class Settings:
         )
 
     def keeps_everything(self, topic: str | None) -> bool:
-        """Whether settings that hold for a topic are not understood, so that nothing may be taken out of its logs."""
+        """True if settings that hold for a topic are not understood, so that nothing may be taken out of its logs."""
         return bool(self.brokers_not_understood) or topic in self.topics_not_understood
 
     def subscribe(self, names: Iterable[str], changed: Callable[[], None]) -> None:
@@ -147,7 +147,9 @@ class Settings:
         self._subscribers.append((frozenset(names), changed))
 
     async def _encode_anew(self) -> None:
-        """What `password.encoder.old.secret` decodes is encoded with the new one, as Kafka does when it starts."""
+        """Encodes with the new secret all passwords that `password.encoder.old.secret` decodes, as Kafka does when it
+        starts.
+        """
         old, new = self.config.old_password_encoder, self.config.password_encoder
         if old is None:
             return
@@ -175,7 +177,9 @@ class Settings:
             self.brokers_not_understood[TOGETHER] = str(error)
 
     async def _usable(self, name: str, *, is_change: bool) -> dict[str, str]:
-        """What holds of a node under /config/brokers."""
+        """The settings of a node under /config/brokers that can be used; those that held before if the node cannot be
+        read, or if one that was changed is refused.
+        """
         try:
             settings = await get_config(self._tree, "brokers", name)
         except MalformedNode as error:

@@ -1,4 +1,4 @@
-"""Whether others may lead what this broker leads, without its having heard.
+"""Tells whether others may lead what this broker leads, without its having heard.
 
 A broker that does not hear the coordination tree goes on: the tree may be away, and then nobody elects. But its session
 may have ended for all others, or a neighbour may have taken it for dead and a controller removed its registration. What

@@ -25,7 +25,7 @@ UNTOLD_SECONDS: Final = 5.0
 
 
 class Waiting(Protocol):
-    """What is asked of a broker that waits."""
+    """The parts that are asked of a broker that waits."""
 
     id: int
     addresses: Addresses

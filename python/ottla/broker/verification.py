@@ -44,9 +44,7 @@ RETRIABLE = frozenset(
 
 
 class Verified:
-    """What the verification of partitions came to, by place: an error or a guard, neither where nothing had to be
-    verified.
-    """
+    """The outcome of verifying partitions, by place: an error or a guard, neither where nothing had to be verified."""
 
     __slots__ = ("errors", "guards")
 

@@ -1,4 +1,4 @@
-"""What settings of a cluster's broker do that need no second one: of its controller, its checkpoints and its moves."""
+"""Settings of a cluster's broker that need no second one: of its controller, its checkpoints and its moves."""
 
 from pathlib import Path
 

@@ -63,7 +63,7 @@ def test_defaults_of_topics_reach_their_logs_and_partitions(client: Client, shar
 
 @pytest.mark.trio
 async def test_the_number_of_fetchers_reaches_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What they do then is in tests/replication/test_following.py."""
+    """The fetchers' part is in tests/replication/test_following.py."""
     told = trio.Event()
     monkeypatch.setattr(Following, "fetchers_changed", lambda self: told.set())
 

@@ -1,4 +1,4 @@
-"""What one request may add to a cluster, all of its rows together."""
+"""The partitions that one request may add to a cluster, all of its rows together."""
 
 from pathlib import Path
 

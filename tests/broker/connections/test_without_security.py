@@ -1,4 +1,4 @@
-"""What a broker without authentication, access rules and features says to those who ask for them."""
+"""The answers of a broker without authentication, access rules and features to those who ask for them."""
 
 import confluent_kafka
 import pytest

@@ -195,7 +195,7 @@ async def test_our_tools_ask_who_lives(tmp_path: Path) -> None:
 
 
 async def test_a_time_that_is_over_is_one() -> None:
-    """What comes from elsewhere is not believed to be sensible."""
+    """A number from elsewhere is not believed to be sensible."""
     cache = MetadataCache()
     update = Update(cache)
     update.add_broker(BrokerMetadata(1, None, {}), -5)

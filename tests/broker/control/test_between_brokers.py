@@ -1,4 +1,4 @@
-"""What brokers ask the controller for, at a broker of one: AlterIsr and ControlledShutdown, in every version."""
+"""Requests of brokers to the controller, at a broker of one: AlterIsr and ControlledShutdown, in every version."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

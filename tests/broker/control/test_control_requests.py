@@ -169,7 +169,7 @@ async def test_a_request_for_the_former_life_is_not_taken_for_ones_own(
 
 
 def of_epoch(broker: Broker, controller_epoch: int) -> LeaderAndIsrRequest:
-    """What a controller says that nothing was heard of."""
+    """A request of a controller that nothing was heard of."""
     return LeaderAndIsrRequest(OTHER, controller_epoch, broker_epoch=broker.registration.epoch)
 
 

@@ -28,7 +28,7 @@ class Broker:
         self.registration = Registration(tree, 1, lambda: HERE)
         self.now_s = 0.0
         self.standing = Standing(tree, self.registration, SESSION_S, lambda: self.now_s)
-        #: What it said of itself when it gave up what it led.
+        #: Its `may_be_replaced` at each time that it gave up what it led.
         self.resigned: list[bool] = []
 
     async def lost(self) -> None:

@@ -63,7 +63,7 @@ from tests.support.group_client import SUBSCRIPTION, Member
 from tests.support.transactions import again
 from tests.support.waiting import PATIENCE_S, eventually
 
-#: What a restarted coordinator says until it has read its partition.
+#: The codes of a restarted coordinator until it has read its partition.
 LOADING = {CoordinatorLoadInProgress.code, NotCoordinator.code}
 
 SETTINGS = {"group.initial.rebalance.delay.ms": 0}
@@ -352,7 +352,7 @@ def test_a_deleted_topic_takes_its_offsets_along(group_broker: Broker, group: st
 
 
 def test_offsets_of_a_transaction_need_one(group_broker: Broker, group: str, admin: Client) -> None:
-    """What its coordinator has not heard of is refused: nobody would ever end it."""
+    """A transaction that its coordinator has not heard of is refused: nobody would ever end it."""
     member = Member.connect(group_broker, group)
     found = admin.call(FIND_COORDINATOR, FindCoordinatorRequest("transactional", 1))
     assert found.error_code == 0

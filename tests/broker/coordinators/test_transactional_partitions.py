@@ -1,4 +1,4 @@
-"""What a broker does about transactions in partitions: readers of committed records, markers, and who may not write."""
+"""Transactions in partitions of a broker: readers of committed records, markers, and who may not write."""
 
 import subprocess
 import sys

@@ -15,7 +15,7 @@ from tests.support.waiting import PATIENCE_S
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
 def umask(request: pytest.FixtureRequest) -> Iterator[int]:
-    """What a broker inherits."""
+    """The umask that a broker inherits."""
     before = os.umask(request.param)
     yield request.param
     os.umask(before)

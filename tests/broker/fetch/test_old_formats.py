@@ -36,7 +36,7 @@ with warnings.catch_warnings():
 
 
 class Xxh32:
-    """What kafka-python wants of the package xxhash: the checksum of a few bytes."""
+    """The part of the package xxhash that kafka-python wants: the checksum of a few bytes."""
 
     def __init__(self, data: bytes) -> None:
         def rotated(number: int, bits: int) -> int:
@@ -67,7 +67,7 @@ def _lz4_of_format_0() -> Iterator[None]:
 
 
 CODECS = ["none", "gzip", "snappy", "lz4"]
-#: What a topic may be told to store, and the format that this is.
+#: The versions that a topic may be told to store, each with its format.
 STORED = [("0.9.0.1", 0), ("0.10.2", 1), ("2.7", 2)]
 FORMATS = {magic: version for version, magic in STORED}
 

@@ -56,11 +56,11 @@ SMALL, LARGE = 100, 300
 #: Counting makes a request take fifty times as long.
 TIMEOUT_MS = int(10 * PATIENCE_S * 1000)
 NEVER_MS = 10**8
-#: What is asked of them here changes nothing.
+#: APIs whose requests here change nothing.
 WITHOUT_CHANGES = frozenset({ELECT_LEADERS.key, UPDATE_FEATURES.key})
 #: As many rows share a transaction as they do elsewhere.
 TOGETHER = writes.ROWS_AT_ONCE
-#: What a large request may cost more, for each row.
+#: The factor by which each row of a large request may cost more.
 MORE = 1.2
 #: A large request and its answer are handed to Rust in pieces, which each count once more.
 ONCE_MORE = 1
@@ -128,7 +128,7 @@ class Cost(NamedTuple):
 
 
 class Counted:
-    """What has been done so far."""
+    """The costs until now."""
 
     def __init__(self, steps: Steps, tree: TreeCosts) -> None:
         self._steps = steps

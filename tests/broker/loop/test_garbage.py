@@ -1,4 +1,4 @@
-"""What is frozen, and that garbage is found all the same; in processes of their own, since the collector is one's."""
+"""Objects are frozen, and garbage is found all the same; in processes of their own, since the collector is one's."""
 
 import subprocess
 import sys

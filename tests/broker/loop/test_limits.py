@@ -1,4 +1,6 @@
-"""What a broker refuses for its size, its time or its name, and what it says of it; and the limits of what it sends."""
+"""Requests that a broker refuses for their size, their time or their name, and what it says of them; and the limits of
+its answers.
+"""
 
 import struct
 import time

@@ -66,7 +66,7 @@ COSTLY = {
 MADE_MAX = 20_000
 VALIDATES_SINCE = 1
 SOAK_S = 1800
-#: What brokers take from the controller alone. Its epoch is in the tree.
+#: The APIs that brokers take from the controller alone. Its epoch is in the tree.
 OF_CONTROLLERS = frozenset({4, 5, 6})
 #: They change what others are asked about: each has a broker of its own, and comes first.
 ALONE = (4, 5, 6, 20)
@@ -76,7 +76,7 @@ CHANGING = (28, 8, 27, 21, 45, 43, 49, 33, 44, 51, 37, 19, 47, 42)
 
 
 class Bound(NamedTuple):
-    """What an API may do in one go of a request with `FEW` items; of a larger one, that much more."""
+    """The work that an API may do in one go of a request with `FEW` items; of a larger one, that much more."""
 
     why: str
     lines: int = LINES_MAX
@@ -345,7 +345,7 @@ def attack(key: int, items: int | None, one: Attacked, *, validates: bool = Fals
 
 
 def problems(key: int, wanted: Largest, steps: Steps, length: int, times: int) -> Iterator[str]:
-    """What one request did wrong, which has `times` as many items as `FEW`."""
+    """The problems of one request, which has `times` as many items as `FEW`."""
     bound = BOUNDS.get(key)
     if steps.longest > (LINES_MAX if bound is None else bound.lines * times):
         yield f"{steps.longest} lines in one go: {steps.what}"

@@ -110,7 +110,7 @@ async def test_others_run_between_pieces(nursery: trio.Nursery) -> None:
 async def test_a_leader_epoch_that_begins_during_a_reading_knows_nothing_of_it(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a follower had under the older one is not noted."""
+    """The offset that a follower had under the older one is not noted."""
     noted: list[int] = []
 
     def followed(partition: SimpleNamespace, *_: object) -> bool:

@@ -1,4 +1,4 @@
-"""What an answer promises that waits for the other replicas and the disk: with acks=all, and of a transaction's end.
+"""The promise of an answer that waits for the other replicas and the disk: with acks=all, and of a transaction's end.
 
 The disk is slow where a test says so, and another replica never fetches.
 """

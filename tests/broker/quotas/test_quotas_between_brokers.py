@@ -97,8 +97,8 @@ def test_a_fetch_that_says_to_be_a_replicas_is_throttled_where_clients_are(
 
 
 def is_muted(port: int, admin: Client) -> bool:
-    """Whether a connection is not heard after a request of brokers, whose answer has no field for that: whether another
-    client gets many answers and this one none, although it asked before.
+    """True if a connection is not heard after a request of brokers, whose answer has no field for that: another client
+    gets many answers and this one none, although it asked before.
     """
     markers = WRITE_TXN_MARKERS.encode_request(1, WriteTxnMarkersRequest(markers=[]))
     versions = API_VERSIONS.encode_request(0, ApiVersionsRequest())

@@ -1,4 +1,4 @@
-"""What a leader sends of throttled partitions (KIP-73), to a client that says it is a follower."""
+"""The answers of a leader to Fetches of throttled partitions (KIP-73), from a client that says it is a follower."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

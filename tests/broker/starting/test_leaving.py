@@ -143,7 +143,7 @@ class Stub(SimpleNamespace):
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, *outcomes: Any) -> list[float]:
-    """What the controller is to say, in turn; the times at which it is asked."""
+    """Has the controller give these answers, in turn. Returns the times at which it is asked."""
     times: list[float] = []
     left = iter(outcomes)
 

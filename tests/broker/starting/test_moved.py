@@ -69,7 +69,9 @@ def refused(path: Path) -> str:
 
 
 def seen(path: Path) -> dict[str, bytes | None]:
-    """What is in a directory, and in the tree's nodes. SQLite's own files change whenever the tree is opened."""
+    """The contents of a directory by path, and of the tree's nodes. SQLite's own files change whenever the tree is
+    opened.
+    """
     own = (TREE_FILE, f"{TREE_FILE}-wal", f"{TREE_FILE}-shm", ".lock", f"{TREE_FILE}.lock")
     found = {str(entry.relative_to(path)): entry for entry in path.rglob("*") if entry.name not in own}
     nodes = {TREE_FILE: repr(read_nodes(str(path / TREE_FILE))).encode()}

@@ -24,7 +24,7 @@ TOPICS = [f"t-{number}" for number in range(20)]
 
 
 def first_answers(port: int) -> tuple[MetadataResponse, list[int]]:
-    """What a client is told that was there before the broker."""
+    """The first answers to a client that was there before the broker: its metadata, and the brokers it describes."""
     found: list[tuple[MetadataResponse, list[int]]] = []
 
     def answered() -> bool:

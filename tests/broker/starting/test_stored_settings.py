@@ -32,7 +32,7 @@ pytestmark = pytest.mark.trio
 TOPIC, BROKER_NODE, ALL_BROKERS = "topics", "1", "<default>"
 #: As Kafka 3.6 and later write them for a topic with tiered storage.
 LATER = {"local.retention.ms": "-2", "remote.storage.enable": "true"}
-#: What no setting of that type can be. A string that is none of the choices is one of a later release.
+#: A value for each type that no setting of it can have. A string that is none of the choices is one of a later release.
 WRONG = {
     Type.BOOLEAN: "perhaps",
     Type.INT: "12 MB",

@@ -1,4 +1,4 @@
-"""What Prometheus and Kubernetes see of a broker, while somebody else's client works with it."""
+"""A broker as Prometheus and Kubernetes see it, while somebody else's client works with it."""
 
 import contextlib
 import json

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 TOPIC_BYTES, PARTITION_BYTES = 16, 48
 #: Partitions whose rows are made in one go: less than a millisecond.
 PARTITIONS_AT_ONCE = 256
-#: What may be done where nothing is forbidden, as bits by the codes of AclOperation.
+#: The operations that are allowed where nothing is forbidden, as bits by the codes of AclOperation.
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     FindCoordinator: TypeAlias = "Call[FindCoordinatorRequest, FindCoordinatorResponse]"
 
 
-#: What Kafka writes here where there is nothing to say (`Errors.NONE.message`).
+#: The text that Kafka writes here where there is nothing to say (`Errors.NONE.message`).
 NO_ERROR = "NONE"
 
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 #: Lengths and numbers of a row.
 ROW_BYTES = 32
-#: What may be done where nothing is forbidden: read, delete, describe, as bits by the codes of AclOperation.
+#: The operations that are allowed where nothing is forbidden: read, delete, describe, as bits by the codes of
+#: AclOperation.
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))
 
 

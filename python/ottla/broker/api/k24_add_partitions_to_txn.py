@@ -42,7 +42,7 @@ def handle(call: AddPartitionsToTxn, rooms: TransactionRooms) -> None:
 
 
 def _add(call: AddPartitionsToTxn, rooms: TransactionRooms, asked: AddPartitionsToTxnRequest) -> Iterator[None]:
-    """What is named twice is added once, and answered once."""
+    """Adds the partitions of a request. One that is named twice is added once, and answered once."""
     topics = rooms.metadata.topics
     mine = Freed()
     partitions: set[TopicPartition] = mine.add(set())

@@ -83,7 +83,8 @@ def _commit(call: TxnOffsetCommit, rooms: TransactionRooms, asked: TxnOffsetComm
 
 
 def _verify(rooms: TransactionRooms, asked: TxnOffsetCommitRequest) -> int:
-    """Whether the transaction has the group's partition (KIP-890): otherwise nobody would ever end what begins here.
+    """The error code if the transaction does not have the group's partition (KIP-890), else 0: without the partition in
+    it, nobody would ever end what begins here.
 
     Nothing can come between this and the append, so that no guard is needed as it is for a Produce.
     """

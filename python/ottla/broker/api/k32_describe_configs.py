@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Lengths and numbers of a row.
 ROW_BYTES = 16
-#: What a resource takes in memory, for what it takes in an answer.
+#: The memory that a resource takes, as a multiple of its size in an answer.
 ROW_OBJECTS = 2
 #: A resource with more names of settings is described each time that it is named: there is no such number of settings.
 REMEMBERED_MAX = 1_000

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     AlterReplicaLogDirs: TypeAlias = "Call[AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse]"
 
-#: What a future folder's name has besides the topic and the partition: `.`, 32 hex digits, `-future`, and a `-`.
+#: The length of a future folder's name besides the topic and the partition: `.`, 32 hex digits, `-future`, and a `-`.
 FUTURE_NAME_BYTES = 1 + 32 + len("-future") + 1
 FILE_NAME_BYTES_MAX = 255
 

@@ -58,7 +58,7 @@ async def handle(call: AlterUserScramCredentials, rooms: AdminRooms) -> None:
 
 @dataclass(slots=True)
 class _Changes:
-    """What a request says about one user."""
+    """The changes that a request asks for one user."""
 
     deletions: list[ScramCredentialDeletion] = field(default_factory=list)
     upsertions: list[ScramCredentialUpsertion] = field(default_factory=list)

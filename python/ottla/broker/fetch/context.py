@@ -23,9 +23,9 @@ CONVERTED_BYTES_MAX: Final = 4 << 20
 
 
 class Context:
-    """What one Fetch needs wherever it is served. Its limits are Kafka's (KafkaApis): an answer has at most what the
-    request, the broker's `fetch.max.bytes` and a window of the client's quota allow, and no request waits for more than
-    its answer may have.
+    """One Fetch, with all that serving it needs wherever that is done. Its limits are Kafka's (KafkaApis): an answer
+    has at most what the request, the broker's `fetch.max.bytes` and a window of the client's quota allow, and no
+    request waits for more than its answer may have.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class Context:
         return self.fetch.replica_id if self.is_follower else None
 
     def is_throttled(self, partition: Partition) -> bool:
-        """Whether the follower gets no records of the partition now; then this Fetch `is_held_back`."""
+        """True if the follower gets no records of the partition now; then this Fetch `is_held_back`."""
         is_throttled = self.throttles is not None and self.throttles.holds(partition, self.fetch.replica_id)
         self.is_held_back |= is_throttled
         return is_throttled
@@ -140,7 +140,7 @@ class Context:
         return partition.log.bound(self.reader)
 
     def has_all(self, asked: PartitionToRead, row: FetchRow) -> bool:
-        """Whether a client that is told `row` knows all of the partition, as far as its log was read then.
+        """True if a client that is told `row` knows all of the partition, as far as its log was read then.
 
         A follower that has every record is told the high watermark until that is the end of the log, too.
         """
@@ -151,7 +151,7 @@ class Context:
         return asked.offset >= (row.last_stable_offset if self.reader is Reader.COMMITTED else row.high_watermark)
 
     def is_behind(self, asked: PartitionToRead, row: FetchRow, partition: Partition) -> bool:
-        """Whether the partition moved on since `row` was read."""
+        """True if the partition moved on since `row` was read."""
         log = partition.log
         if self.is_follower:
             return log.end_offset != asked.offset

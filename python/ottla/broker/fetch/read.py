@@ -65,11 +65,11 @@ class Reading:
         self._context = context
         self._asked = asked
         self._then = then
-        #: What threads have read, by place in `asked`.
+        #: The rows that threads have read, by place in `asked`.
         self._found: dict[int, FetchRow | KafkaError] = {}
         self._notes_followers = context.is_follower and not is_again
-        #: What a follower has, as its request says: the partition, its place in `asked`, and the leader epoch and where
-        #: the log ended when it was read.
+        #: The logs of a follower, as its request tells of them: the partition, its place in `asked`, and the leader
+        #: epoch and where the log ended when it was read.
         self._followed: list[tuple[Partition, int, int, int]] = []
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""What a Fetch has read."""
+"""The rows that a Fetch has read."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Parked(Protocol):
 
 
 class FetchSession:
-    """What one client's session remembers."""
+    """The memory of one client's session: its partitions, and what the client knows of them."""
 
     __slots__ = (
         "created_ms",
@@ -184,8 +184,8 @@ class FetchSession:
             self.live.pop(key, None)
 
     def is_stale(self, now_ms: int) -> bool:
-        """Whether its use is to be noted again: once in a while is enough, beside what decides who gives way. Of a
-        follower each use counts, for it says that those partitions that rest are in sync.
+        """True if the session's use is to be noted again: once in a while is enough, beside what decides who gives way.
+        Of a follower each use counts, for it says that those partitions that rest are in sync.
         """
         return self.follower is not None or now_ms - self.used_ms > USED_MS
 

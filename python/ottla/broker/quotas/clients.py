@@ -33,7 +33,7 @@ def now_ms() -> int:
 
 
 class _Meters(Generic[MeterT]):
-    """What each group used, of one kind."""
+    """The meters of one kind of quota, one for each group of clients."""
 
     def __init__(self, limits: Limits, new: Callable[[], MeterT]) -> None:
         self.limits = limits
@@ -78,7 +78,7 @@ class ClientQuotas:
         }
 
     def __bool__(self) -> bool:
-        """Whether there is any quota."""
+        """True if there is any quota."""
         return any(self._limits.values())
 
     async def load(self, tree: Tree) -> None:
@@ -137,14 +137,14 @@ class ClientQuotas:
         return throttle_ms
 
     def not_fetched(self, client: Client, size: int) -> None:
-        """What was counted was not sent after all."""
+        """Takes back from the meter bytes that were counted and then not sent."""
         at_ms = now_ms()
         if (found := self._fetch.find(client, at_ms)) is not None:
             meter, _ = found
             meter.record(-size, at_ms)
 
     def fetch_bytes_max(self, client: Client) -> int:
-        """What a client may fetch in a whole window."""
+        """The most bytes that a client may fetch in a whole window."""
         found = self._fetch.limits.find(*client)
         if found is None:
             return 2**31 - 1

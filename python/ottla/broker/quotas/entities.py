@@ -95,7 +95,9 @@ QUOTA_MIN, QUOTA_MAX = 1e-6, float(2**63)
 
 
 def problem_of(quota: float) -> str | None:
-    """What is wrong with a quota's value. Less than nothing counts as nothing, as in Kafka."""
+    """The problem with a quota's value, in words; None if it can be taken. A negative value counts as nothing, as in
+    Kafka.
+    """
     if not math.isfinite(quota):
         return "is no finite number"
     if abs(quota) > QUOTA_MAX or 0 < abs(quota) < QUOTA_MIN:

@@ -16,7 +16,7 @@ DEFAULT: Final = None
 
 
 class Quota(Enum):
-    """What is limited, by its name in the coordination tree."""
+    """A kind of quota, by its name in the coordination tree."""
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"

@@ -37,7 +37,7 @@ class Mutations:
             self._permits = quotas.mutation(client)
 
     def __bool__(self) -> bool:
-        """Whether there is a quota."""
+        """True if the client has a quota for changes."""
         return self._permits is not None
 
     def take(self, partitions: int) -> None:

@@ -17,7 +17,7 @@ def _whole_ms(milliseconds: float) -> int:
 
 
 class Window(NamedTuple):
-    """What a rate is measured over: `samples` windows of `size_ms`, the current one included."""
+    """The time over which a rate is measured: `samples` windows of `size_ms`, the current one included."""
 
     samples: int = 11
     size_ms: int = 1000

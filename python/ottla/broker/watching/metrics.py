@@ -35,7 +35,7 @@ Told: TypeAlias = "tuple[Family, Iterable[Row]]"
 #: As the exporter writes those that `Hub.measured` tells.
 QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 FETCHES: Final = {-1: "FetchConsumer", -2: "FetchFollower"}
-#: What may wait, by Kafka's names.
+#: The operations that may wait, by Kafka's names.
 OPERATIONS: Final = ("Produce", "Fetch", "DeleteRecords", "Heartbeat")
 #: Groups whose number of members is told.
 GROUPS_MAX: Final = 10_000
@@ -113,7 +113,7 @@ class _FetchRates:
     """How often fetchers were answered in the last seconds."""
 
     def __init__(self) -> None:
-        #: What was seen when, as in `_Idle`.
+        #: One or two earlier looks at the counts, each with its time, as in `_Idle`.
         self._seen: list[tuple[float, Mapping[tuple[int, int], int]]] = []
 
     def look(self, requests: Mapping[tuple[int, int], int], now_s: float) -> list[float]:
@@ -132,7 +132,7 @@ class _Idle:
     """Which part of the last seconds nothing was to do."""
 
     def __init__(self) -> None:
-        #: What was seen when: to compare with the older, until the younger is old enough.
+        #: Two earlier looks, (elapsed, busy) in us: to compare with the older, until the younger is old enough.
         self._seen = [(0, 0), (0, 0)]
 
     def look(self, elapsed_us: int, busy_us: int) -> float:

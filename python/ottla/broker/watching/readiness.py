@@ -1,4 +1,4 @@
-"""Whether traffic should be sent to a broker (/readyz), from its start to its end."""
+"""Tells whether traffic should be sent to a broker (/readyz), from its start to its end."""
 
 from __future__ import annotations
 
