@@ -90,7 +90,7 @@ def role(broker: FakeBroker, name: TopicPartition = T) -> Any:
 
 
 async def has_role(broker: FakeBroker, epoch: int, name: TopicPartition = T) -> Any:
-    """What the broker was told last, once it is of this leader epoch."""
+    """The role that the broker was told last, once it is of this leader epoch."""
     await broker.until(lambda: role(broker, name) is not None and role(broker, name).leader_epoch >= epoch)
     assert role(broker, name).leader_epoch == epoch
     return role(broker, name)

@@ -1,4 +1,4 @@
-"""What brokers write into the tree for their clients, and what they refuse in Kafka's words."""
+"""Nodes that brokers write into the tree for their clients, and requests that they refuse in Kafka's words."""
 
 from __future__ import annotations
 
@@ -354,7 +354,9 @@ async def test_a_change_is_not_lost_with_the_session(tree: Tree) -> None:
 
 
 async def test_a_new_session_reads_everything_before_it_goes_on(tree: Tree) -> None:
-    """What was told while nobody listened may be removed already. It is read once for each session, until it was."""
+    """Changes that were told while nobody listened may be removed already. All is read once for each session, until it
+    was.
+    """
     assert isinstance(tree, EmbeddedTree)
     heard: list[str] = []
 

@@ -85,7 +85,7 @@ async def test_a_process_that_lives_registers_again(cluster: TestCluster) -> Non
 
 
 async def test_who_listens_elsewhere_is_watched_there(cluster: TestCluster) -> None:
-    """What listened at the former address goes away, and the broker lives."""
+    """The listener at the former address goes away, and the broker lives."""
     _, two = await started(cluster, 2)
     await watched(cluster, by=1)
     former = two._scope

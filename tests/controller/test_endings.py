@@ -101,7 +101,7 @@ def test_what_the_tree_has_stays_while_more_leave() -> None:
 
 
 def has_folder(broker: FakeBroker) -> bool:
-    """Whether the broker has a replica of T by what it was told."""
+    """True if the broker has a replica of T by what it was told."""
     has = False
     for recorded in broker.received:
         for topic in getattr(recorded.message, "topic_states", ()):

@@ -24,7 +24,7 @@ from tests.controller.conftest import TestCluster
 pytestmark = pytest.mark.trio
 
 MANY = 4 * PARTITIONS_AT_ONCE
-#: What a partition costs in one step at most: about ten when it is decided on, written and told of.
+#: The most calls that a partition costs in one step: about ten when it is decided on, written and told of.
 CALLS_PER_PARTITION = 20
 
 

@@ -271,7 +271,7 @@ async def test_the_cluster_id_is_made_once(store: EmbeddedStore) -> None:
 async def test_a_tree_that_was_emptied_is_waited_for(
     store: EmbeddedStore, caplog: pytest.LogCaptureFixture, instead: bytes | None, ends: bool
 ) -> None:
-    """Whether the session ends with it or not, the broker does not resign, register or stand for election there."""
+    """The broker does not resign, register or stand for election there, whether its session ends or not."""
     tree, other = await store.session(), await store.session()
     cluster_id = await get_or_create_cluster_id(tree)
     registered = Registration(tree, 1, lambda: HERE, cluster_id=cluster_id)

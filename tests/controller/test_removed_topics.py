@@ -126,7 +126,7 @@ async def test_its_replicas_are_stopped_and_kept(cluster: TestCluster, caplog: p
 
 
 def order(broker: FakeBroker) -> list[Any]:
-    """What the broker was told of partition 0 of t: roles with their leader epochs, and stops."""
+    """The requests that the broker got about partition 0 of t: roles with their leader epochs, and stops."""
     told: list[Any] = []
     for recorded in broker.received:
         for topic in getattr(recorded.message, "topic_states", ()):
@@ -145,7 +145,7 @@ def order(broker: FakeBroker) -> list[Any]:
 async def test_another_of_its_name_works_at_once(
     cluster: TestCluster, caplog: pytest.LogCaptureFixture, is_seen: bool
 ) -> None:
-    """Whether its removal is seen before it is there or not; nobody waits for the tree to rest."""
+    """It works whether its removal is seen before it is there or not; nobody waits for the tree to rest."""
     controller, brokers = await start(cluster)
     await controller.elect_leaders([TopicPartition("t", 0)], unclean=False)
     if is_seen:

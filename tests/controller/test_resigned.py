@@ -34,7 +34,7 @@ class Resigning:
         self.registration = registration
         self.times = 0
         self.epochs: list[int] = []
-        #: What happens meanwhile.
+        #: The function that is called meanwhile.
         self.meanwhile: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
 
     async def resign(self) -> None:

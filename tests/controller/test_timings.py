@@ -93,7 +93,7 @@ def test_what_fails_is_timed_too() -> None:
 
 
 class Counted:
-    """What a controller has counted, by kind."""
+    """The events that a controller has counted since this was made, by kind."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller

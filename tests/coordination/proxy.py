@@ -149,7 +149,7 @@ class LossyProxy:
         self._late.append((time.monotonic() + self.delay_ms / 1000, peer, data))
 
     def _pass(self, peer: socket.socket, data: bytes) -> None:
-        """What was late. Its connection may be gone by now."""
+        """Passes on bytes that were late. Their connection may be gone by now."""
         if peer not in self._peers:
             return
         try:

@@ -1,4 +1,4 @@
-"""What every coordination tree does: the same tests for the embedded one and for a real ZooKeeper server."""
+"""The contract of every coordination tree: the same tests for the embedded one and for a real ZooKeeper server."""
 
 from __future__ import annotations
 

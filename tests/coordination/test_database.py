@@ -46,7 +46,7 @@ def database(path: str) -> Iterator[TreeDatabase]:
 
 
 class Model:
-    """What a tree is, in the simplest words: path to (data, version, owner, czxid)."""
+    """A tree in the simplest words: path to (data, version, owner, czxid)."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[bytes, int, int, int]] = {"/": (b"", 0, 0, 0)}

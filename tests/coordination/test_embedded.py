@@ -1,4 +1,4 @@
-"""What is special about the embedded tree: its thread, its fsync, its failures."""
+"""The particulars of the embedded tree: its thread, its fsync, its failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is special about ZooKeeper: lost answers, lost connections, chroots, and that null is not empty."""
+"""The particulars of ZooKeeper: lost answers, lost connections, chroots, and that null is not empty."""
 
 from __future__ import annotations
 

@@ -410,7 +410,7 @@ def test_any_order_of_events(seed: int) -> None:
 
 
 def test_the_storm_reaches_every_state() -> None:
-    """What is proved above is proved of all of them."""
+    """The proofs above cover all of them."""
     seen: set[tuple[State, State | None]] = set()
     codes: set[int] = set()
     for seed in range(20):

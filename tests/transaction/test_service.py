@@ -1,4 +1,4 @@
-"""What the coordinator looks at again and again: a mistake about one partition costs no other its turn."""
+"""The rounds in which the coordinator looks at things again: a mistake about one partition costs no other its turn."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""What any broker may do to the cluster's topics: write the wish into the tree. The controller carries it out.
+"""Changes to the cluster's topics by any broker, which writes the wish into the tree. The controller carries it out.
 
 These functions return when the tree holds the wish. A topic can be used when the controller has chosen its leaders and
 the brokers have heard of it, which a broker sees in its own metadata. Errors are Kafka's (`ottla.errors`), with Kafka's
@@ -314,7 +314,7 @@ class MorePartitions(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """What adding partitions to a topic comes to."""
+    """The new partitions of one topic, checked and placed, and the operation that adds them."""
 
     wanted: MorePartitions
     placed: Assignment
@@ -330,8 +330,8 @@ class Growth:
         self._racks: dict[int, str | None] | None = None
 
     async def check(self, wanted: Sequence[MorePartitions]) -> list[Grown | KafkaError]:
-        """What is to be written; or why not: UnknownTopicOrPartition, InvalidPartitions, PolicyViolation,
-        InvalidReplicaAssignment, ReassignmentInProgress.
+        """The change to be written for each of `wanted`, in order; or why there is none: UnknownTopicOrPartition,
+        InvalidPartitions, PolicyViolation, InvalidReplicaAssignment, ReassignmentInProgress.
         """
         if self._racks is None:
             self._racks = await broker_racks(self._tree)

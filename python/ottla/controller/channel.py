@@ -29,7 +29,7 @@ OnResponse = Callable[[ControlRequest, Any], None]
 
 
 class ControlConnection(Protocol):
-    """What is needed of a connection to a broker; `ottla.client.Connection` has it."""
+    """The part of a connection to a broker that a channel needs; `ottla.client.Connection` has it."""
 
     async def call(
         self, api: Any, message: Any, version: int | None = None, *, timeout_ms: float = ..., in_pieces: bool = ...
@@ -42,7 +42,7 @@ Connect = Callable[[str, int], Awaitable[ControlConnection]]
 
 
 class Channel:
-    """What one broker is told, for as long as it has this epoch."""
+    """The channel to one broker, by which it is told changes, for as long as it has this epoch."""
 
     def __init__(
         self, broker: Broker, listener: str, connect: Connect, on_response: OnResponse, timeout_ms: int = TIMEOUT_MS
@@ -136,7 +136,7 @@ class Channel:
             )
 
     async def _lacking(self, request: ControlRequest) -> str | None:
-        """What the broker lacks, if that is why it does not answer."""
+        """Says in words which request the broker lacks, if that is why it does not answer; else None."""
         from ottla.peers.versions import lacking
 
         endpoint = self.broker.endpoint(self._listener)

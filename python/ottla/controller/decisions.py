@@ -155,7 +155,7 @@ class Reassigned(NamedTuple):
 
     @property
     def is_move(self) -> bool:
-        """Whether a move is under way."""
+        """True if a move is under way."""
         return bool(self.adding or self.removing)
 
     def beside(self, others: Sequence[int]) -> Reassigned:
@@ -220,7 +220,7 @@ def after_reassignment(
 
 
 def needs_unclean_election(partition: Partition, online: Collection[int], leaving: Collection[int] = ()) -> bool:
-    """Whether only a replica that is not in sync could lead, so that the topic's settings matter."""
+    """True if only a replica that is not in sync could lead, so that the topic's settings matter."""
     state = partition.state
     if state is None or not online or _leads_until_it_stops(state, leaving):
         return False
@@ -228,12 +228,12 @@ def needs_unclean_election(partition: Partition, online: Collection[int], leavin
 
 
 def is_unclean(partition: Partition, later: PartitionState) -> bool:
-    """Whether the leader of the later state is not in sync in the partition's present state."""
+    """True if the leader of the later state is not in sync in the partition's present state."""
     return partition.state is not None and later.leader not in (NO_LEADER, *partition.state.isr)
 
 
 class IsrChange(NamedTuple):
-    """What a leader asks for a partition: `isr` in place of the one that `version` of the state's node has."""
+    """A leader's request for a partition: `isr` in place of the one that `version` of the state's node has."""
 
     leader_epoch: int
     isr: tuple[int, ...]

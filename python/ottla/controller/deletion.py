@@ -68,7 +68,7 @@ class Deletion:
         self._refused |= replicas
 
     def broker_left(self, broker: int) -> None:
-        """What it was asked for, and not yet answered, has to be asked again when it is back."""
+        """Forgets the requests that the broker has not answered: they have to be made again when it is back."""
         self._asked = {replica for replica in self._asked if replica.broker != broker}
 
     def broker_came(self, broker: int) -> None:

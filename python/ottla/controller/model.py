@@ -38,7 +38,7 @@ class Broker(msgspec.Struct, frozen=True):
         return cls(broker_id, epoch, of.endpoints, of.rack, of.is_unclean, of.has_resigned)
 
     def may_have_resigned(self, mzxid: int) -> bool:
-        """Whether the broker may lead no more what it was to lead by a state that transaction `mzxid` wrote. A process
+        """True if the broker may lead no more what it was to lead by a state that transaction `mzxid` wrote. A process
         that has not resigned leads on, or knows no leader epoch yet.
         """
         return self.has_resigned and self.epoch > mzxid

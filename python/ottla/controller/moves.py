@@ -376,7 +376,7 @@ class Moves:
 
 
 def _wrong(target: Sequence[int]) -> str | None:
-    """What is wrong with a list of replicas, whatever brokers there are."""
+    """The problem with a list of replicas, whatever brokers there are, in Kafka's words; None if there is none."""
     if not target:
         return "Empty replica list specified in partition reassignment."
     if len(target) > REPLICAS_MAX:

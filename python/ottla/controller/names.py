@@ -1,4 +1,4 @@
-"""What may be the name of a topic (Kafka's `Topic.java`)."""
+"""Names that topics may have (Kafka's `Topic.java`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_name(topic: str) -> None:
 
 
 def may_be_name(topic: str) -> bool:
-    """Whether `check_name` takes it."""
+    """True if `check_name` takes it."""
     try:
         check_name(topic)
     except InvalidTopic:
@@ -38,7 +38,7 @@ def may_be_name(topic: str) -> bool:
 
 
 def may_collide(topic: str) -> bool:
-    """Whether the metrics of another topic could have the same name: in those, `.` and `_` are one character."""
+    """True if the metrics of another topic could have the same name: in those, `.` and `_` are one character."""
     return "." in topic or "_" in topic
 
 

@@ -41,7 +41,7 @@ class Proof(msgspec.Struct):
     #: Where it listened.
     endpoint: Endpoint
     made_at_s: float
-    #: Whether `/controller` was removed on the strength of it.
+    #: True if `/controller` was removed on the strength of it.
     has_made_room: bool = False
 
 

@@ -67,7 +67,7 @@ class AlreadyRegistered(TreeError):
 
 
 def is_lost(asked: int | None, epoch: int, found: int | None) -> bool:
-    """Whether an answer about the node says that a registration was removed.
+    """True if an answer about the node says that a registration was removed.
 
     `asked` is the epoch of the registration that the question was about; None if the session had none then. `epoch` is
     the epoch now, and `found` the czxid of the node in the answer, None without a node. An answer that comes late says
@@ -102,7 +102,7 @@ class Registration:
         self._session_id = 0
         self._epoch = -1
         self._made = trio.Event()
-        #: Whether this process has led partitions, and leads them no more.
+        #: True if this process has led partitions, and leads them no more.
         self._has_resigned = False
         self._registering = trio.Lock()
         self._is_over = False
@@ -122,12 +122,12 @@ class Registration:
 
     @property
     def is_current(self) -> bool:
-        """Whether the registration belongs to the session that the tree has now."""
+        """True if the registration belongs to the session that the tree has now."""
         return self._epoch >= 0 and self._session_id == self._tree.session_id
 
     @property
     def is_seen(self) -> bool:
-        """Whether the registration was found in the tree since that is heard again, and since the last `doubt`. A
+        """True if the registration was found in the tree since that is heard again, and since the last `doubt`. A
         controller may have removed it meanwhile.
         """
         return self._is_seen and self.is_current
@@ -163,7 +163,7 @@ class Registration:
         return stat.czxid
 
     async def is_at_home(self) -> bool:
-        """Whether the tree has the node of this broker's cluster now."""
+        """True if the tree has the node of this broker's cluster now, or this broker has no cluster yet."""
         if self._cluster_id is None:
             return True
         node = await get_or_none(self._tree, znodes.CLUSTER_ID)

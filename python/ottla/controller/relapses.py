@@ -23,7 +23,9 @@ class _Used(NamedTuple):
 
 
 class Relapses:
-    """What is known of each broker. Times are those of one clock, in seconds."""
+    """For each broker, when its replicas were used again and how long they had waited. Times are those of one clock, in
+    seconds.
+    """
 
     def __init__(self) -> None:
         self._used: dict[int, _Used] = {}

@@ -1,5 +1,5 @@
-"""What brokers are told after a change, gathered so that each gets one request of a kind: content only, nothing is
-sent.
+"""The requests that tell brokers of a change, gathered so that each gets one request of a kind: content only, nothing
+is sent.
 
 The three requests are in the versions of inter-broker protocol 2.7, whoever the receiver is: LeaderAndIsr 4,
 UpdateMetadata 6, StopReplica 3; a broker gets them in that order. Each bears the controller's epoch and the epoch of
@@ -164,8 +164,8 @@ class RequestBatch:
         self.stop(name, [broker], EPOCH_DURING_DELETE, delete=True)
 
     async def requests(self) -> AsyncIterator[ControlRequest]:
-        """What to send, in order, each request whole. Brokers that are gone get nothing: what they have to know they
-        are told at their return.
+        """The requests to send, in order, each request whole. Brokers that are gone get nothing: what they have to know
+        they are told at their return.
 
         Others are served while a request is made. The cluster is the same for all of them: it changes with the
         controller's events alone, of which this is a part.

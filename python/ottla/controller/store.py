@@ -44,14 +44,14 @@ class ControllerMoved(Exception):
 
 
 class Written(NamedTuple):
-    """What became of a batch of states: those that are in the tree as wanted, and those that someone else had
+    """The outcome of writing a batch of states: those that are in the tree as wanted, and those that someone else had
     changed.
     """
 
     done: dict[TopicPartition, int]
     """The version of each state's node."""
     found: dict[TopicPartition, tuple[PartitionState, int]]
-    """What is there instead, with its version: decide again from that."""
+    """The state that is there instead, with its version: decide again from that."""
 
 
 class Stored(NamedTuple):

@@ -36,7 +36,7 @@ def pieces_of(rows: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class Change(NamedTuple):
-    """What one row changes."""
+    """The change that one row asks for."""
 
     operations: Sequence[Operation]
     alone: Callable[[bool], Awaitable[object]]

@@ -365,11 +365,11 @@ class TreeDatabase:
 
     @property
     def is_changed(self) -> bool:
-        """Whether there is something to commit."""
+        """True if there is something to commit."""
         return bool(self._pending) or self._sql.in_transaction
 
     def has_room(self) -> bool:
-        """Whether the disk takes a small transaction. Nothing may be waiting for a commit."""
+        """True if the disk takes a small transaction. Nothing may be waiting for a commit."""
         try:
             self._sql.execute("UPDATE counter SET value = value WHERE name = 'session'")
         except sqlite3.Error as error:
@@ -390,7 +390,7 @@ class TreeDatabase:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether SQLite says that the disk has no room. Nothing of the transaction is in the file then."""
+    """True if SQLite says that the disk has no room. Nothing of the transaction is in the file then."""
     return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) in _NO_ROOM
 
 

@@ -99,11 +99,11 @@ class _Watches:
         return [watch for _, watch in found]
 
     def committed(self) -> None:
-        """What fired, fired for good."""
+        """Forgets the watches that have fired: their changes are committed, so they stay disarmed."""
         self._fired.clear()
 
     def rolled_back(self) -> None:
-        """What fired since the last commit is armed as before: the changes were none."""
+        """Arms the watches that fired since the last commit as before: the changes were none."""
         for key, armed in self._fired:
             self._armed.setdefault(key, {}).update(armed)
         self._fired.clear()

@@ -37,7 +37,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self.all_read: Callable[[], None] = lambda: None
 
     def has_more(self) -> bool:
-        """Whether something that came is still to be read; `all_read` follows."""
+        """True if something that came is still to be read; `all_read` follows."""
         return self._connection is not None and self._connection.pending() > 0
 
     def drop(self) -> None:

@@ -37,7 +37,7 @@ class NotMovable(TreeError):
 
 
 class Moved(NamedTuple):
-    """What was copied."""
+    """The numbers of nodes, topics and partitions that were copied, and the id of the cluster if it has one."""
 
     nodes: int
     topics: int
@@ -61,7 +61,7 @@ async def walk(tree: Tree, root: str = "/") -> list[tuple[str, Node]]:
 
 
 async def snapshot(tree: Tree) -> dict[str, Node]:
-    """What is to be copied. Raises NotMovable while brokers are registered, since they would go on writing."""
+    """The nodes to be copied, by path. Raises NotMovable while brokers are registered: they would go on writing."""
     registered = await children_or_none(tree, znodes.BROKER_IDS)
     if registered:
         raise NotMovable(znodes.BROKER_IDS, f"brokers are running: {', '.join(registered)}; stop them first")

@@ -39,8 +39,8 @@ ANY_VERSION = -1
 
 
 class TreeError(Exception):
-    """What the tree answered instead of a result. A `message` with path "/" is about the tree as a whole. `index` is
-    the place in a `multi` of the operation that failed.
+    """The error that the tree answered instead of a result. A `message` with path "/" is about the tree as a whole.
+    `index` is the place in a `multi` of the operation that failed.
     """
 
     def __init__(self, path: str = "", message: str = "", index: int | None = None) -> None:
@@ -87,7 +87,7 @@ class NotAllowed(Unavailable):
 
 
 class Stat(msgspec.Struct, frozen=True):
-    """What ZooKeeper keeps beside a node's data. Times are milliseconds since 1970 by the server's clock."""
+    """The numbers that ZooKeeper keeps beside a node's data. Times are ms since 1970 by the server's clock."""
 
     czxid: int
     mzxid: int
@@ -191,8 +191,8 @@ class Tree(abc.ABC):
 
     @abc.abstractmethod
     async def sync(self) -> None:
-        """What is read after this is no older than what anybody had written before. (A ZooKeeper server may be behind
-        the others.)
+        """Returns when reads are no older than what anybody had written before. (A ZooKeeper server may be behind the
+        others.)
         """
 
     @abc.abstractmethod
@@ -311,7 +311,7 @@ def check_path(path: str) -> None:
 
 
 def is_path(path: str) -> bool:
-    """Whether ZooKeeper would take it as the path of a node."""
+    """True if ZooKeeper would take it as the path of a node."""
     return _PATH.fullmatch(path) is not None
 
 

@@ -1,4 +1,4 @@
-"""What Kafka keeps in the tree: every path, and the JSON of every node, as Apache Kafka 2.7 writes it (its
+"""The nodes that Kafka keeps in the tree: every path, and the JSON of every node, as Apache Kafka 2.7 writes it (its
 `ZkData.scala`).
 
 Three rules hold for all of them:
@@ -63,7 +63,8 @@ PERSISTENT_PATHS = (
     CONFIG_BROKERS,
     "/config/ips",
 )
-"""What a broker makes at its start so that everyone can watch it. `/config/ips` is Kafka 2.8's and later."""
+"""The nodes that a broker makes at its start so that everyone can watch them. `/config/ips` is Kafka 2.8's and later.
+"""
 
 
 UNCLEAN = "ottla_unclean"
@@ -83,7 +84,7 @@ class MalformedNode(TreeError):
 
 
 _WRONG = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
-"""What reading fields raises where they have other types or values than they should."""
+"""The exceptions of reading fields that have other types or values than they should."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -312,7 +313,7 @@ def _by_number(replicas: Mapping[str, Iterable[int]]) -> dict[int, tuple[int, ..
 
 
 def _may_be(numbers: Iterable[int]) -> bool:
-    """Whether all of them could be numbers of partitions, or ids of brokers."""
+    """True if all of them could be numbers of partitions, or ids of brokers."""
     known = {0, *numbers}
     return min(known) >= 0 and max(known) <= INT32_MAX
 
@@ -458,7 +459,7 @@ def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[in
 
 
 def encode_reassignment(wanted: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-    """What `decode_reassignment` reads."""
+    """The data of the node that asks for these reassignments, as `decode_reassignment` reads it."""
     listed = [
         {"topic": topic, "partition": partition, "replicas": list(replicas)}
         for (topic, partition), replicas in sorted(wanted.items())

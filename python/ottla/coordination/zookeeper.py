@@ -123,7 +123,7 @@ class _Kind(enum.Enum):
 
 
 class _MultiReads(enum.Enum):
-    """Whether the server knows them."""
+    """The server's answer to reads in one request: not asked yet, known, or refused."""
 
     UNKNOWN = enum.auto()
     KNOWN = enum.auto()
@@ -166,7 +166,7 @@ class _Batch:
 
 
 class _Watcher:
-    """What kazoo calls for a watch. Equal for equal watches, because kazoo keeps them in a set."""
+    """The function that kazoo calls for a watch. Equal for equal watches, because kazoo keeps them in a set."""
 
     __slots__ = ("children", "path", "tree", "watch")
 
@@ -485,7 +485,9 @@ class ZooKeeperTree(Tree):
             request.batch.finish(request.index, result)
 
     def _took_back(self, request: _Request) -> bool:
-        """Whether it was in flight. A request that was already failed because its session ended is not any more."""
+        """Takes a request out of those in flight; False if it was not there. One that was already failed because its
+        session ended is not any more.
+        """
         if request not in self._in_flight:
             return False
         del self._in_flight[request]

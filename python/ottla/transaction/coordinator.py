@@ -143,15 +143,15 @@ class Coordinator:
         return shard, transaction
 
     def _code(self, problem: KafkaError) -> int:
-        """What a request is told that is refused by what this broker remembers. A producer ends at FINAL ones, and a
-        broker that was replaced may remember another transaction than the one that goes on.
+        """The error code for a request that is refused by what this broker remembers. A producer ends at FINAL ones,
+        and a broker that was replaced may remember another transaction than the one that goes on.
         """
         return NotCoordinator.code if isinstance(problem, FINAL) and self._may_be_replaced() else problem.code
 
     # --- requests ---
 
     def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether `initialize` will hand out another producer id than the id has."""
+        """True if `initialize` will hand out another producer id than the transactional id has, or a first one."""
         try:
             _, transaction = self.find(transactional_id)
         except KafkaError:
@@ -302,7 +302,7 @@ class Coordinator:
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether `finish` has something to do."""
+        """True if `finish` has something to do."""
         return bool(self._unfinished or self._parked)
 
     def _release(self, transaction: Transaction) -> None:
@@ -362,7 +362,7 @@ class Coordinator:
 
 
 def _nobody(code: int) -> None:
-    """What fails is tried again next time."""
+    """Takes the answer of an append that nobody waits for: one that fails is tried again next time."""
 
 
 _ANSWERS = {
@@ -375,4 +375,4 @@ _ANSWERS = {
     MessageTooLarge.code: UnknownServerError.code,
     RecordListTooLarge.code: UnknownServerError.code,
 }
-"""What a client is told of an append that failed."""
+"""The error codes by which a client is told of an append that failed, by the code of that failure."""

@@ -85,7 +85,7 @@ class Outbox:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is to be routed again after a while."""
+        """True if something is to be routed again after a while."""
         return bool(self._waiting)
 
     def add(self, ending: Ending) -> None:
@@ -126,7 +126,7 @@ class Outbox:
         return [broker for broker in self._queued if broker not in self._under_way]
 
     def take(self, broker: int) -> list[Marker]:
-        """What the next request to this broker carries; empty if there is nothing, or a request is under way."""
+        """Takes the markers of the next request to this broker; none if a request is under way."""
         if broker in self._under_way:
             return []
         queued = self._queued.pop(broker, [])
@@ -150,7 +150,7 @@ class Outbox:
         self._waiting += self._under_way.pop(broker)
 
     def answered(self, broker: int, results: Results) -> list[Ending]:
-        """What the broker said of each marker; the endings that have nothing left to be written."""
+        """Takes the broker's answer about each marker. Returns the endings that have nothing left to be written."""
         done = []
         for marker in self._under_way.pop(broker):
             ending = marker.ending

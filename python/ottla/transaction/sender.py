@@ -44,13 +44,15 @@ class Directory(Protocol):
         """Where a broker listens for other brokers; None while it is away."""
 
     def is_led_elsewhere(self, partition: TopicPartition) -> bool:
-        """Whether another broker leads it."""
+        """True if another broker leads the partition."""
 
     def may_be_replaced(self) -> bool:
-        """Whether others may lead what this broker leads, without its having heard."""
+        """True if others may lead what this broker leads, without its having heard."""
 
     async def exists(self, partition: TopicPartition) -> bool:
-        """Whether the partition exists, by whoever knows for certain. Raises TreeError if that cannot be said now."""
+        """True if the partition exists by the coordination tree, or its node there is damaged. Raises TreeError if the
+        tree cannot be asked now.
+        """
 
 
 class Sender:

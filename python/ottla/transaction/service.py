@@ -36,7 +36,9 @@ LOAD_RETRY_MS = 1000
 
 
 class Transactions:
-    """What the rest of the broker sees. `next_producer_id` gives an id that nobody had; it may raise TreeError."""
+    """Transactions as the rest of the broker sees them. `next_producer_id` gives an id that nobody had; it may raise
+    TreeError.
+    """
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 
 class Transition(NamedTuple):
-    """What a transactional id is to become: the content of one record, and what only memory keeps."""
+    """The next state of a transactional id: the content of one record, and what only memory keeps."""
 
     state: State
     producer_id: int
@@ -137,9 +137,7 @@ class Transaction:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the next producer needs another producer id. The last epoch is kept for fencing, so no client has
-        it.
-        """
+        """True if the next producer needs another producer id. The last epoch is for fencing, so no client has it."""
         return self.epoch >= EPOCH_MAX - 1
 
     def initialize(
@@ -187,7 +185,7 @@ class Transaction:
         )
 
     def _knows(self, producer_id: int, epoch: int) -> bool:
-        """Whether a producer that names this id and epoch may be this one (its epoch is looked at later)."""
+        """True if a producer that names this id and epoch may be this one (its epoch is looked at later)."""
         return (
             self.epoch == NO_EPOCH
             or producer_id == self.producer_id
@@ -252,7 +250,7 @@ class Transaction:
     # --- what the coordinator does by itself ---
 
     def times_out(self, now_ms: int) -> bool:
-        """Whether its transaction has been open for longer than its producer allowed."""
+        """True if its transaction has been open for longer than its producer allowed."""
         return self.state is State.ONGOING and self.pending is None and self.started_ms + self.timeout_ms < now_ms
 
     def abort_timed_out(self, now_ms: int) -> Transition:
@@ -260,7 +258,7 @@ class Transaction:
         return self._fence(now_ms)
 
     def expires(self, updated_before_ms: int) -> bool:
-        """Whether nobody has used the id since then and nothing is open."""
+        """True if nobody has used the id since then and nothing is open."""
         return self.state in AT_REST and self.pending is None and self.updated_ms <= updated_before_ms
 
     def expire(self) -> Transition:
