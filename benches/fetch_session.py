@@ -1,4 +1,4 @@
-"""What a Fetch costs the broker over a socket, in a session of one partition (KIP-227) and without one.
+"""The CPU that a Fetch costs the broker over a socket, in a session of one partition (KIP-227) and without one.
 
 One client in turns with the broker: each request names the partition and gets one record of 100 bytes. Told is the CPU
 of the broker's main thread for each request, in microseconds, of blocks of 300 that take turns.

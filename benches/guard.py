@@ -114,7 +114,7 @@ def requests(binary: Path, only: str) -> dict[str, float]:
 
 
 def versions() -> dict[str, str]:
-    """What the counts depend on."""
+    """The versions of the tools and the machine on which the counts depend."""
     rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.split()[1]
     return {"rustc": rustc, "python": platform.python_version(), "valgrind": _valgrind(), "machine": platform.machine()}
 

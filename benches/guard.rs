@@ -1,4 +1,5 @@
-//! What hot functions cost in instructions, which does not depend on who else runs: `benches/guard.py` runs this under callgrind.
+//! The cost of hot functions in instructions, which does not depend on who else runs:
+//! `benches/guard.py` runs this under callgrind.
 //!
 //! `guard NAME` does one piece of work once to warm up, and then `TIMES` times inside `ottla_guard`, the only function whose instructions
 //! are collected. Without a name it lists them.

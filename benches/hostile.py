@@ -1,4 +1,4 @@
-"""What an honest client feels beside a hostile one: `python benches/hostile.py [--only TEXT] [--seconds N]`, by `make
+"""The waits of an honest client beside a hostile one: `python benches/hostile.py [--only TEXT] [--seconds N]`, by `make
 bench-hostile`.
 
 Each attack runs against a broker of its own, while a client sends one Produce of 100 B with acks=1 every 50 ms. The
@@ -57,7 +57,7 @@ DESCRIBE_CONFIGS, FETCH, API_VERSIONS = 32, 1, 18
 
 Attack = Callable[[int], contextlib.AbstractContextManager[None]]
 ATTACKS: dict[str, Attack] = {}
-#: What an attack sends, where it takes long to make.
+#: The frames that an attack sends, where they take long to make.
 FRAMES: dict[str, Callable[[], bytes]] = {}
 TIMEOUT_MS = 60_000
 

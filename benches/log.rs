@@ -1,4 +1,5 @@
-//! What the log costs: `cargo bench --no-default-features --bench log [append|lookup|hand-over|recovery|producers]`.
+//! The costs of the log: `cargo bench --no-default-features --bench log
+//! [append|lookup|hand-over|recovery|producers]`.
 //!
 //! `append`: one batch of 16 KiB appended by one thread. "own" is everything but the write: the same append on a disk that swallows
 //! what is written to `.log` files. "write" is the write alone, "whole" both, on files in memory (/dev/shm) if there is such a place.

@@ -1,4 +1,4 @@
-"""What mirroring costs beside MirrorMaker 2: `python benches/mirror.py [--rounds N] [--records N]`, by `make
+"""The costs of mirroring beside those of MirrorMaker 2: `python benches/mirror.py [--rounds N] [--records N]`, by `make
 bench-mirror`.
 
 Two brokers of Ottla are clusters A and B. In each round both mirrors are measured, one after the other, each as a new
@@ -62,7 +62,7 @@ checkpoints.topic.replication.factor = 1
 offset-syncs.topic.replication.factor = 1
 refresh.topics.interval.seconds = 1
 """
-#: What only Kafka Connect knows.
+#: Settings that only Kafka Connect knows.
 OF_CONNECT = """
 B->{alias}.emit.heartbeats.enabled = false
 config.storage.replication.factor = 1

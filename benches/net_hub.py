@@ -1,4 +1,4 @@
-"""What a request costs in the hub: `.venv/bin/python benches/net_hub.py [SECONDS] [ROW...]`.
+"""The cost of a request in the hub: `.venv/bin/python benches/net_hub.py [SECONDS] [ROW...]`.
 
 A server process on one core, its handler in Python, is kept busy by a client in Rust (benches/load) on another. CPU
 is the server's, user and system, per request (and per MB where the answers are large). Each row is the median of three
@@ -58,7 +58,7 @@ ROWS = [
 
 
 def handler_of(logs: dict[tuple[str, int], Log]) -> Callable[[Request], None]:
-    """What a broker does on its hot path, without its decisions."""
+    """A handler that does the work of a broker on its hot path, without its decisions."""
 
     def produce(request: Request) -> None:
         asked = request.produce()

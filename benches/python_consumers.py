@@ -38,7 +38,7 @@ class _Counter:
         self._begun: tuple[float, float] | None = None
 
     def saw(self, count: int) -> bool:
-        """Whether all is read."""
+        """Counts records that were read; True if these were the last."""
         self.left -= count
         if self._begun is None:
             if count:

@@ -1,4 +1,5 @@
-//! What a batch costs on the hot path: `cargo bench --no-default-features --bench records [FILTER]`.
+//! The cost of a batch on the hot path: `cargo bench --no-default-features --bench records
+//! [FILTER]`.
 //!
 //! Each line is the best of several rounds on one thread (the best, because whatever disturbs only adds), with the time per
 //! batch and per record and the rate over the batch's bytes.

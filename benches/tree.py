@@ -1,4 +1,5 @@
-"""What a controller reads when it starts, from both kinds of tree: `python benches/tree.py [--nodes 100000]`.
+"""The time in which a controller that starts reads its nodes, from both kinds of tree: `python benches/tree.py [--nodes
+100000]`.
 
 Topics of a hundred partitions, each of which has two nodes (itself and its state). Read are the topics' assignments and
 settings and every partition's state, decoded, by a process that has just opened the tree.

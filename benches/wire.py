@@ -1,4 +1,4 @@
-"""What messages cost to encode and decode: `.venv/bin/python benches/wire.py`.
+"""The costs of encoding and decoding messages: `.venv/bin/python benches/wire.py`.
 
 Each line is the best of many rounds in this thread (the best, because whatever disturbs only adds). The large ones are
 what a broker with 5,000 partitions gets when it starts, and what its clients ask for.

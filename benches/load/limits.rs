@@ -1,4 +1,4 @@
-//! What the machine can do without a broker: sockets, the file system, memory.
+//! Measures the machine without a broker: sockets, the file system, memory.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write as _};

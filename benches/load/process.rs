@@ -1,4 +1,4 @@
-//! What other processes have used, from the system's own accounting.
+//! The CPU that other processes have used, from the system's own accounting.
 
 /// Linux counts in these for everybody, whatever its own timer does.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -55,7 +55,7 @@ class Result:
     seconds: float = 0.0
 
     def add(self, contestant: str, number: int, figures: Figures) -> None:
-        """What a round, the first being 1, found."""
+        """Adds the figures that a contestant had in a round, the first being 1."""
         for case, values in figures.items():
             for name, value in values.items():
                 row = self.rows.setdefault(case, {}).setdefault(name, {}).setdefault(contestant, [])

@@ -21,7 +21,7 @@ TOOLS = "3.9.2"
 RDKAFKA = Path(__file__).with_name("rdkafka.py")
 SYNC_PRODUCER = Path(__file__).with_name("sync_producer.py")
 COMMANDS: list[str] = []
-"""What was run, for the report; the same command only once, with the changing parts taken out."""
+"""The commands that were run, for the report; the same command only once, with the changing parts taken out."""
 
 
 def build_bench(name: str, profile: str = "quick", features: str = "", options: Sequence[str] = ()) -> Path:

@@ -129,7 +129,7 @@ class Members:
         )
 
     def is_in_sync(self, server: Running, *topics: str) -> bool:
-        """Whether all replicas of these topics are in sync and each partition has a leader, as this broker says."""
+        """True if all replicas of these topics are in sync and each partition has a leader, as this broker says."""
         return all(
             one.leader_id >= 0 and len(one.isr_nodes) == len(one.replica_nodes)
             for topic in self.metadata(server, *topics).topics

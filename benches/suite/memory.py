@@ -59,7 +59,7 @@ class Memory:
             self._held.pop().close()
 
     def _hold(self, wanted: int) -> None:
-        """What the last case left is still there."""
+        """Adds to the memory that the last case left held, up to `wanted` bytes or about half of what is free."""
         free = _kept("MemFree:")
         while (held := len(self._held) * PIECE) < wanted and (free + held) // 2 - held >= PIECE:
             self._held.append(_present(PIECE))

@@ -23,7 +23,9 @@ class Part:
     contestants: list[Contestant]
 
     def seconds(self, rounds: int, stored: Result | None) -> float:
-        """What it took when it was measured last with the same contestants, else what is expected."""
+        """The seconds that the scenario took when it was measured last with the same contestants, else those that are
+        expected.
+        """
         names = [contestant.name for contestant in self.contestants]
         if stored is not None and set(names) == set(stored.spent):
             return sum(_again(times, self._rounds(name, rounds)) for name, times in stored.spent.items())
@@ -74,7 +76,7 @@ def stored(folder: Path, name: str) -> tuple[Result, dict[str, str]] | None:
 
 
 def is_measured(part: Part, rounds: int, folder: Path, commit: str) -> bool:
-    """Whether this commit has measured it in so many rounds, with all who take part."""
+    """True if this commit has measured the scenario in so many rounds, with all who take part."""
     found = stored(folder, part.scenario.name)
     if found is None:
         return False

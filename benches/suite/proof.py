@@ -1,4 +1,6 @@
-"""What was sent, compared with what can be consumed. A run that does not compare has no figure."""
+"""Proof of a run: the records that were sent, compared with those that can be consumed. A run that does not compare has
+no figure.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a run leaves: a table on the terminal, and for each scenario a JSON file with every round's value, a picture and
-its part of the page docs/benchmarks/README.md, which begins with the targets.
+"""The report of a run: a table on the terminal, and for each scenario a JSON file with every round's value, a picture
+and its part of the page docs/benchmarks/README.md, which begins with the targets.
 """
 
 from __future__ import annotations

@@ -236,14 +236,14 @@ def cpu_s(server: Running) -> float:
 
 
 def memory_mb(server: Running, *, peak: bool = False) -> float:
-    """What the broker's process has in memory now, or had at most."""
+    """The megabytes that the broker's process has in memory now, or with `peak` had at most."""
     name = "VmHWM:" if peak else "VmRSS:"
     lines = Path(f"/proc/{server.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024 / 1e6
 
 
 def proportional_mb(server: Running) -> float:
-    """What the broker's process has in memory, where pages that it shares with others count by its part."""
+    """The megabytes that the broker's process has in memory; pages that it shares with others count by its part."""
     lines = Path(f"/proc/{server.pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024 / 1e6
 

@@ -1,4 +1,4 @@
-"""What is to be reached, and whether it is: the last table of a run.
+"""The targets, each with whether it is reached: the last table of a run.
 
 A target is a ratio to the better Kafka of the run, in each round: at least it where more is better, else at most. Those
 that are `own` are a figure of ours alone: a floor, so that a slow machine does not hide a slow design.

@@ -36,8 +36,8 @@ class WarmUp:
 
 
 def is_still(costs: list[float]) -> bool:
-    """Whether the last three windows are within 5 %, or, on a machine that is not quiet enough for that, whether their
-    mean is no more than 5 % under that of the three before.
+    """True if the last three windows are within 5 %, or, on a machine that is not quiet enough for that, if their mean
+    is no more than 5 % under that of the three before.
     """
     last, before = costs[-WINDOWS:], costs[-2 * WINDOWS : -WINDOWS]
     if len(last) < WINDOWS:

@@ -1,4 +1,4 @@
-"""What to install for what is not there: the extras of this package."""
+"""Names the extra of this package that brings a package which is not installed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -19,7 +19,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-#: What tables of partitions are indexed by: a TopicPartition, or the plain tuple that native code gives, which is equal
+#: The key of tables of partitions: a TopicPartition, or the plain tuple that native code gives, which is equal
 #: to it.
 PartitionKey: TypeAlias = tuple[str, int]
 
@@ -37,7 +37,7 @@ NO_LEADER: Final = -1
 
 #: The acks of a Produce that is answered when all in-sync replicas have its records.
 ACKS_ALL: Final = -1
-#: What producers' settings and options say, and the acks that it means.
+#: The words for acks in producers' settings and options, and the acks that they mean.
 ACKS: Final = {"0": 0, "1": 1, "all": ACKS_ALL, "-1": ACKS_ALL}
 
 #: In place of a replica's number: a client reads, and not a broker.
@@ -68,14 +68,14 @@ PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3
 COORDINATOR_OF_GROUP: Final = 0
 COORDINATOR_OF_TRANSACTION: Final = 1
 
-#: What settings are of: the kinds of resources of DescribeConfigs and its like.
+#: The kinds of resources that have settings: those of DescribeConfigs and its like.
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 BROKER_LOGGER_RESOURCE: Final = 8
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs (KIP-339) does with one setting, by its number in messages."""
+    """The change that IncrementalAlterConfigs (KIP-339) makes to one setting, by its number in messages."""
 
     SET = 0
     DELETE = 1

@@ -1,5 +1,4 @@
-"""What all of Ottla's log lines have in common: one form for machines, no secrets, and bounds that hold whatever
-clients send.
+"""The form of all of Ottla's log lines: one form for machines, no secrets, and bounds that hold whatever clients send.
 
 Lines go through `logging`, as everywhere in Python; a call names what it is about in `extra` (topic, partition,
 client_id, connection, ...), and the JSON form has these as fields of their own.
@@ -33,7 +32,7 @@ SECRETS_MAX = 1_000
 #: Shorter secrets are not looked for: replacing each `e` or `1` would make all lines unreadable.
 SECRET_MIN: Final = 6
 
-#: What every LogRecord has; anything else was given as `extra`.
+#: The attributes that every LogRecord has; anything else was given as `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 #: Control characters, ends of lines, and what changes the direction of text.
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -95,7 +94,7 @@ def _escaped(text: str) -> str:
 
 
 class Formatter(logging.Formatter):
-    """What both forms share: values without secrets, and cut.
+    """The base of both forms: values without secrets, and cut.
 
     Only values are searched for secrets, not the words around them: a client who can set a password must not be able to
     take words out of the broker's lines.

@@ -1,4 +1,4 @@
-"""What is measured. Each file has the scenarios of one family; here is their order."""
+"""The scenarios that are measured. Each file has the scenarios of one family; here is their order."""
 
 from benches.suite.runner import Scenario
 from benches.suite.scenarios import (

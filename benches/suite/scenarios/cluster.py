@@ -84,7 +84,7 @@ def _drives(
 
 
 class Driven:
-    """What one generator has sent."""
+    """The frames that one generator has sent, how often, and the records a second."""
 
     def __init__(self, frames: list[Frame], out: dict[str, Any]) -> None:
         self.sent: list[tuple[Frame, int]] = list(zip(frames, out["sent"], strict=True))

@@ -72,7 +72,7 @@ def _killed(cluster: Members, partitions: int) -> dict[str, float]:
     gone = time.perf_counter()
 
     def is_led() -> bool:
-        """Whether every broker tells clients of living leaders, and each leader tells consumers where they end."""
+        """True if every broker tells clients of living leaders, and each leader tells consumers where they end."""
         led: dict[int, dict[str, list[int]]] = {}
         for server in others.values():
             led.clear()

@@ -111,7 +111,7 @@ def spread(partitions: int, replicas: int) -> list[list[int]]:
 def _send_in_turn(
     run: Run, cluster: Members, topic: str, placed: list[list[int]], acks: str, **options: float
 ) -> dict[str, Any]:
-    """What came of it, when all replicas have what was sent."""
+    """Sends frames in turn; returns the generator's figures once all replicas have what was sent."""
     frames = [
         produce_frame(run.folder, topic, RECORD_BYTES, partition=index, acks=ACKS[acks]) for index in range(len(placed))
     ]

@@ -26,7 +26,9 @@ WAIT_MS = 500
 
 @dataclass
 class Consumed:
-    """What came: `received_bytes` are those of batches, compressed as they are. Latencies are of Fetch requests."""
+    """The records that were consumed: `received_bytes` are those of batches, compressed as they are. Latencies are of
+    Fetch requests.
+    """
 
     records: int = 0
     received_bytes: int = 0

@@ -24,7 +24,7 @@ IN_FLIGHT = 5
 
 @dataclass
 class Produced:
-    """What was acknowledged (with acks=0: sent), and how long each request took."""
+    """The records that were acknowledged (with acks=0: sent), and how long each request took."""
 
     records: int = 0
     value_bytes: int = 0

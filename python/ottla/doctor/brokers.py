@@ -58,7 +58,7 @@ class Cluster:
 
 
 def expected(security: Security | None) -> Speaks:
-    """What a broker's port speaks to clients with these settings."""
+    """The protocol that a broker's port speaks to clients with these settings: TLS or plain Kafka."""
     return Speaks.TLS if security is not None and security.tls else Speaks.KAFKA
 
 

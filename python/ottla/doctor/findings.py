@@ -1,4 +1,4 @@
-"""What a check says: how bad it is, what was found, and what to do."""
+"""The finding of a check: how bad it is, what was found, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether Ottla's brokers can take the places of a cluster's brokers one by one, on the same directories and tree.
+"""Checks that Ottla's brokers can take the places of a cluster's brokers one by one, on the same directories and tree.
 
 A cluster of Kafka 2.6 or 2.7 can, and one of a later release in ZooKeeper mode that never ran a newer protocol than
 2.7. What such a protocol leaves behind cannot be taken back: topic ids, finalized features, fields of partitions'
@@ -36,12 +36,12 @@ BROKERS, TREE = "migration: brokers", "migration: tree"
 PROTOCOL: Final = "inter.broker.protocol.version"
 #: Nodes that are read in one piece.
 NODES_AT_ONCE: Final = 500
-#: What 2.7 has in /brokers/topics/T and in a partition's state.
+#: The fields that 2.7 has in /brokers/topics/T and in a partition's state.
 TOPIC_FIELDS: Final = frozenset({"version", "partitions", "adding_replicas", "removing_replicas"})
 STATE_FIELDS: Final = frozenset({"version", "leader", "leader_epoch", "isr", "controller_epoch"})
 #: Settings of tiered storage (KIP-405), which no release of 2.x has.
 TIERED: Final = frozenset({"remote.log.storage.system.enable", "remote.storage.enable"})
-#: What a running broker's own place in the cluster is made of: the new broker has its own.
+#: The settings of a running broker's own place in the cluster: the new broker has its own.
 OWN: Final = frozenset({"listeners", "advertised.listeners", "broker.id", "log.dirs", "log.dir", "zookeeper.connect"})
 #: Sources of a setting that somebody has set, by their numbers on the wire.
 SET_BY_HAND: Final = frozenset({Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT, Source.STATIC})
@@ -53,7 +53,7 @@ NEWER = (
 
 
 async def check_brokers(report: Report, cluster: Cluster) -> None:
-    """What the brokers say of themselves. Raises OSError, Refused."""
+    """Checks the brokers by what they say of themselves. Raises OSError, Refused."""
     before = len(report.findings)
     problem, warning = partial(report.problem, BROKERS), partial(report.warning, BROKERS)
     for broker, connection in cluster.connections.items():
@@ -79,7 +79,7 @@ async def check_brokers(report: Report, cluster: Cluster) -> None:
 
 
 async def _settings(cluster: Cluster, broker: int) -> dict[str, str | None]:
-    """What somebody has set for the broker, and its protocol in any case."""
+    """The settings that somebody has made for the broker, and its protocol in any case."""
     resource = DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name=str(broker))
     answer = await cluster.ask(broker, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]))
     (row,) = answer.results
@@ -131,7 +131,7 @@ def _is_without_effect(name: str) -> bool:
 
 
 async def check_tree(report: Report, zookeeper: str, timeout_s: float) -> None:
-    """What is in ZooKeeper, `HOST:PORT,HOST:PORT/chroot`."""
+    """Checks the contents of ZooKeeper, `HOST:PORT,HOST:PORT/chroot`."""
     try:
         tree = await ZooKeeperTree.connect(zookeeper, connect_timeout_ms=int(timeout_s * 1000), create_chroot=False)
     except (NoNode, Unavailable) as error:

@@ -90,7 +90,7 @@ class _Flow:
         self._target = target
 
     async def check_life(self) -> bool:
-        """Whether instances of ours copy the flow, so that there is more to look at."""
+        """Checks that instances copy the flow. True if they are ours, so that there is more to look at."""
         flow = self._flow
         silent_s = None if flow.heartbeats_s is None else 3 * flow.heartbeats_s + SLOW_S
         beats = silent_s is not None and await self._beats(silent_s)

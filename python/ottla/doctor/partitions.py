@@ -58,8 +58,8 @@ async def check_directories(report: Report, cluster: Cluster) -> None:
 
 
 def _check_space(report: Report, cluster: Cluster, broker: int, directories: list[str]) -> bool:
-    """Whether the disk of a directory is nearly full. No answer of Kafka 2.7's protocol tells, so only the directories
-    of brokers on this machine are looked at.
+    """Reports directories whose disk is nearly full; True if there are any. No answer of Kafka 2.7's protocol tells, so
+    only the directories of brokers on this machine are looked at.
     """
     found = False
     for directory in directories:

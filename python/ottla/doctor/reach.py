@@ -1,4 +1,5 @@
-"""Whether an address leads to a broker, and if not, to what: the name, the port, and who answers there.
+"""Checks that an address leads to a broker, and finds out what else is there: the name, the port, and who answers
+there.
 
 What listens is asked ApiVersions in version 0, which every broker since 0.10 answers. Who answers with something else
 often gives himself away: a web server by `HTTP/`, TLS by its alert. Who closes without a word is asked again as TLS and
@@ -23,7 +24,7 @@ _ANSWER_BYTES_MAX = 1 << 20
 
 
 class Speaks(Enum):
-    """What answers at a port."""
+    """The protocol in which a port answers."""
 
     KAFKA = "Kafka"
     TLS = "TLS"
@@ -33,7 +34,7 @@ class Speaks(Enum):
 
 
 async def addresses(host: str) -> list[str]:
-    """What a name stands for here. Raises OSError if it stands for nothing."""
+    """The addresses that a name stands for here. Raises OSError if there are none."""
     rows = await trio.socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(row[4][0]) for row in rows))
 
@@ -61,7 +62,7 @@ async def connect(address: str, port: int, timeout_s: float) -> trio.SocketStrea
 
 
 async def speaks(address: str, port: int, timeout_s: float) -> Speaks:
-    """What answers there. Raises OSError if nobody listens."""
+    """The protocol in which the port answers. Raises OSError if nobody listens."""
     answer = await _ask(address, port, _ASK, timeout_s)
     if len(answer) >= 8:
         size, correlation_id = struct.unpack_from(">ii", answer)
@@ -111,7 +112,7 @@ async def _is_tls(address: str, port: int, timeout_s: float) -> bool:
 
 
 def is_loopback(addresses: list[str]) -> bool:
-    """Whether a program on another machine would reach itself there."""
+    """True if a program on another machine would reach itself there."""
     return bool(addresses) and all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in addresses)
 
 
@@ -123,7 +124,7 @@ def is_unspecified(host: str) -> bool:
 
 
 def looks_internal(host: str) -> bool:
-    """Whether a name is one that only containers or one machine know."""
+    """True if a name is one that only containers or one machine know."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -196,7 +196,7 @@ async def check_topics(report: Report, cluster: Cluster) -> None:
 
 
 async def check_understood(report: Report, cluster: Cluster) -> None:
-    """Whether what topics have for settings is understood. Raises OSError, Refused."""
+    """Checks that the settings of topics are understood. Raises OSError, Refused."""
     found: list[str] = []
     async for row in _described(cluster, [topic.name for topic in cluster.metadata.topics], None):
         if row.error_code not in (0, UnknownTopicOrPartition.code):
@@ -242,7 +242,7 @@ async def of_topics(
 async def _described(
     cluster: Cluster, topics: Sequence[str], names: list[str] | None
 ) -> AsyncIterator[DescribeConfigsResult]:
-    """What a broker says of each topic's settings, of all of them for None. Raises OSError, Refused."""
+    """A broker's answer about each topic's settings: those in `names`, or all for None. Raises OSError, Refused."""
     for start in range(0, len(topics), TOPICS_AT_ONCE):
         resources = [
             DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=names)

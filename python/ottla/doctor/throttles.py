@@ -21,7 +21,7 @@ RATES = (
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-#: What a rate is that was never set (a long's largest); what a tool sets is less.
+#: A rate that was never set (a long's largest); those that a tool sets are less.
 NEVER_SET = 2**63 - 1
 
 

@@ -34,7 +34,7 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """Whether this very process is there still. One that has ended and was not waited for is not."""
+        """True if this very process is there still. One that has ended and was not waited for is not."""
         if (child := _children.get(self.pid)) is not None and child.poll() is not None:
             del _children[self.pid]
         return _start_of(self.pid) == self.started
@@ -82,7 +82,7 @@ def send(process: Process, number: signal.Signals) -> None:
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether it came true in time."""
+    """Waits until the condition holds; False if it does not in time."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline:

@@ -38,8 +38,8 @@ Say = Callable[[str], None]
 
 
 def usual_settings(count: int) -> dict[str, str]:
-    """What the brokers of a cluster of this size are told unless the user says otherwise: three replicas of everything,
-    of which one may be missing, as far as there are brokers for it.
+    """The settings of the brokers of a cluster of this size, unless the user says otherwise: three replicas of
+    everything, of which one may be missing, as far as there are brokers for it.
     """
     replicas, in_sync = str(min(3, count)), str(2 if count >= 3 else 1)
     return {
@@ -268,7 +268,7 @@ def _known(broker: LocalBroker) -> set[int]:
 
 
 def _metadata(broker: LocalBroker, *, with_topics: bool = False) -> MetadataResponse | None:
-    """What it tells clients, of no topics or of all; None if it does not answer."""
+    """The broker's answer to a Metadata request for no topics or for all; None if it does not answer."""
     topics: list[MetadataRequestTopic] | None = None if with_topics else []
     try:
         with BlockingConnection.connect("127.0.0.1", broker.port, "ottla-cli", timeout_ms=ASK_MS) as connection:
@@ -322,7 +322,9 @@ def _has_left(broker: LocalBroker, last: LocalBroker | None, gone: Collection[in
 
 
 def _may_hand_over(broker: LocalBroker, last: LocalBroker, gone: Collection[int]) -> bool:
-    """Whether it leads what another could lead that stays for now, as the last to be stopped knows it."""
+    """True if the broker leads a partition that another could lead which stays for now, as `last`, the last to be
+    stopped, knows it.
+    """
     if broker is last or (answer := _metadata(last, with_topics=True)) is None:
         return False
     return any(

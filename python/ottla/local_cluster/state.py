@@ -1,4 +1,4 @@
-"""What belongs to a cluster, in `cluster.json` of its directory: it is written after each change, as a whole.
+"""The parts of a local cluster, in `cluster.json` of its directory: it is written after each change, as a whole.
 
     {"version": 1, "zookeeper": "127.0.0.1:2181", "settings": {"min.insync.replicas": "2"},
      "own_zookeeper": {"port": 2181, "process": {"pid": 4711, "started": "..."}},
@@ -75,7 +75,7 @@ class LocalCluster:
         return self.directory / broker.folder / "data"
 
     def log(self, broker: LocalBroker) -> Path:
-        """What it said."""
+        """The file with the broker's output."""
         return self.directory / broker.folder / "log.txt"
 
     def save(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ottla.local_cluster import LocalClusterError
 from ottla.local_cluster.processes import Process, launch
 
-#: What a server needs of Spark's jars; all of them take a second longer to look through.
+#: The patterns of Spark's jars that a server needs; all of them take a second longer to look through.
 JARS = (
     "zookeeper-*.jar",
     "zookeeper-jute-*.jar",
@@ -66,7 +66,7 @@ def find_java() -> str:
 
 
 def find_jars() -> list[Path]:
-    """What a server needs, of PySpark's jars or those in $SPARK_HOME. Raises LocalClusterError."""
+    """The jars that a server needs, of PySpark's or those in $SPARK_HOME. Raises LocalClusterError."""
     homes = [Path(home)] if (home := os.environ.get("SPARK_HOME")) else []
     if (spec := find_spec("pyspark")) is not None and spec.origin is not None:
         homes.append(Path(spec.origin).parent)
@@ -92,7 +92,7 @@ def launch_zookeeper(directory: Path, port: int, log: Path) -> Process:
 
 
 def answers(port: int) -> bool:
-    """Whether a ZooKeeper serves there. It would say `ruok` before it does."""
+    """True if a ZooKeeper serves at the port. It would say `ruok` before it does."""
     try:
         with socket.create_connection(("127.0.0.1", port), 2) as connection:
             connection.sendall(b"srvr")

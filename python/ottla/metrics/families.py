@@ -226,7 +226,7 @@ def _partition(name: str, text: str) -> Family:
     return Family(f"kafka_cluster_partition_{name}", GAUGE, _PARTITION, text)
 
 
-#: What is told of each partition that this broker leads.
+#: The metrics of each partition that this broker leads.
 LED: Final = (
     _partition("replicascount", "Replicas, but for those that a reassignment adds."),
     _partition("insyncreplicascount", "In-sync replicas."),
@@ -235,7 +235,7 @@ LED: Final = (
     _partition("atminisr", "1 if there are as many in-sync replicas as min.insync.replicas."),
     _partition("laststableoffsetlag", "Records between the last stable offset and the high watermark."),
 )
-#: What is told of each log, by the names of `LogFigures`.
+#: The metrics of each log, by the names of `LogFigures`.
 LOGS: Final = {
     "start_offset": Family("kafka_log_log_logstartoffset", GAUGE, _PARTITION, "The first offset that can be read."),
     "end_offset": Family("kafka_log_log_logendoffset", GAUGE, _PARTITION, "The offset that the next record gets."),

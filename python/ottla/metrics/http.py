@@ -49,7 +49,7 @@ WILDCARDS: Final = ("", "0.0.0.0", "::")
 
 
 class Watched(Protocol):
-    """What is watched."""
+    """The state that the endpoints show."""
 
     def metrics(self) -> Iterator[tuple[Family, exposition.Rows]]:
         """Every metric that there is now; rows are made as they are asked for."""

@@ -132,7 +132,7 @@ ABSENT: Final = {
     "kafka_server_zookeeperclientmetrics_": "times of ZooKeeper's requests",
     "kafka_utils_throttler_": "the cleaner's throttle",
 }
-"""What a Kafka has and Ottla has not, by the beginnings of the names: knowingly."""
+"""The metrics that a Kafka has and Ottla knowingly has not, by the beginnings of their names."""
 
 
 def render() -> str:

@@ -24,7 +24,7 @@ _taken: trio.lowlevel.RunVar[bool] = trio.lowlevel.RunVar("the hub that waits fo
 
 
 def is_taken() -> bool:
-    """Whether a hub waits for this run already: a second one would see nothing while the first one waits."""
+    """True if a hub waits for this run already: a second one would see nothing while the first one waits."""
     return _taken.get()
 
 

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: What is said to have failed.
+#: The place that is said to have failed, by the kind of the event.
 _PLACES: dict[type, str] = {
     Served: "the end of a turn",
     Disconnected: "what follows the end of a connection",
@@ -118,7 +118,7 @@ class Server:
         self._listening[token] = callback
 
     def forget(self, token: int) -> None:
-        """What is still reported under a `token` is dropped; without an error if nobody listens."""
+        """Drops what is still reported under a `token`; without an error if nobody listens."""
         self._listening.pop(token, None)
 
     async def run(self, handler: Handler, served: Callable[[], None] | None = None) -> None:

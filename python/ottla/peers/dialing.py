@@ -24,5 +24,7 @@ class Dialer:
         return await Connection.connect(host, port, self._client_id, timeout_ms=self.timeout_ms, negotiate=False)
 
     async def lacking(self, host: str, port: int, needed: Iterable[Needed]) -> str | None:
-        """What the broker there lacks of what is needed, in words; None if it has everything, or does not say."""
+        """The requests that the broker there lacks of those that are needed, in words; None if it has all, or does not
+        say.
+        """
         return await lacking(host, port, self._client_id, needed, self.timeout_ms)

@@ -106,7 +106,7 @@ async def _is_closed(connection: trio.socket.SocketType) -> bool:
 
 
 async def is_refused(host: str, port: int) -> bool:
-    """Whether all addresses of a host refuse a connection now."""
+    """True if all addresses of a host refuse a connection now."""
     try:
         (await _connect(host, port)).close()
     except ConnectionRefusedError:

@@ -19,7 +19,7 @@ Needed = tuple[Api[Any, Any], int]
 
 
 async def lacking(host: str, port: int, client_id: str, needed: Iterable[Needed], timeout_ms: float) -> str | None:
-    """What the broker there lacks of what is needed, in words; None if it has everything, or does not say."""
+    """Says in words which requests the broker there lacks of those needed; None if it has all, or does not say."""
     try:
         connection = await Connection.connect(host, port, client_id, timeout_ms=timeout_ms)
     except (OSError, ProtocolError, KafkaError):

@@ -98,7 +98,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is in the table after a run: clients by their worst verdict."""
+    """The clients in the table after a run, counted by their worst verdict."""
 
     crawlers: int
     suspects: int

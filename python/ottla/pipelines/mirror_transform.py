@@ -116,7 +116,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class Mirrored:
-    """What this run has done: records read, and those not copied, because they had been in the target or because of
+    """The work of this run: records read, and those not copied, because they had been in the target or because of
     `where`. `batches` are (copied, returned, filtered).
     """
 
@@ -148,7 +148,7 @@ class Mirrored:
 
 
 def transformed(records: "DataFrame", config: Config) -> "DataFrame":
-    """What is written of these records: the columns of the sink.
+    """The rows to be written of these records, with the columns of the sink.
 
     Raises:
         PipelineError: an expression cannot be understood.

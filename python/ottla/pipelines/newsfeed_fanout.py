@@ -76,7 +76,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """What a run has done, and whom it knows. Members are those who have followers."""
+    """The events that a run has read, and the members that it knows. Members are those who have followers."""
 
     events: int
     members: int

@@ -108,7 +108,7 @@ class Alert(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What is in the tables after a run."""
+    """The contents of the tables after a run: windows, the requests in them, and alerts by kind."""
 
     windows: int
     requests: int

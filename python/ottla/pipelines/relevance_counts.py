@@ -65,7 +65,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What is in the table after a run."""
+    """The sums of the table after a run."""
 
     items: int
     impressions: int

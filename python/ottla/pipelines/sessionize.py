@@ -51,7 +51,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """What is in the table after a run."""
+    """The visits in the table after a run, and the events in them."""
 
     visits: int
     events: int

@@ -85,7 +85,7 @@ class V(NamedTuple):
     tagged: str = ""
     """The versions in which it is tagged, if not in all."""
     ignorable: bool = False
-    """Whether a version that lacks the field drops its value; otherwise a value other than the default is an error."""
+    """True if a version that lacks the field drops its value; otherwise a value other than the default is an error."""
 
 
 def parse_versions(text: str) -> Range:
@@ -120,7 +120,7 @@ class StructSpec(NamedTuple):
 
 
 def describe(cls: type[Message]) -> StructSpec:
-    """What a class declares, with all structures inside it."""
+    """The specification of a message class by the fields that it declares, with all structures inside it."""
     hints = get_type_hints(cls, include_extras=True)
     return StructSpec(cls.__name__, cls, [_field(hints[field.name], field) for field in msgspec.structs.fields(cls)])
 

@@ -60,7 +60,7 @@ def compared(
 
 
 def sentence(row: Mapping[str, Any]) -> str:
-    """What is wrong in a window, for people; nothing if nothing is."""
+    """The problems of a window in one sentence, for people; empty if there are none."""
     said = []
     for tier in ("broker", "warehouse"):
         wrong = [f"{row[name]:,} {name.partition('_')[2]}" for name in WRONG if name.startswith(tier) and row[name]]
@@ -76,7 +76,7 @@ def sentence(row: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What is in the report after a run. Counts are sums over its windows, `broker_swapped` the windows that are so."""
+    """The totals of the report after a run: sums over its windows, and for `broker_swapped` the windows that are so."""
 
     windows: int
     totals: Mapping[str, int]
@@ -140,7 +140,7 @@ class Report:
             yield from parquet.read_table(path).to_pylist()
 
     def audited(self) -> Audited:
-        """What there is to say about all of it."""
+        """The totals of all windows in the report."""
         paths = self._paths()
         if not paths:
             return Audited(0, dict.fromkeys(COUNTS, 0))

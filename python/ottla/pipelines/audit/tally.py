@@ -1,4 +1,4 @@
-"""What a producer says of what it produced.
+"""The message by which a producer tells how much it produced.
 
     {"producer": "web-1", "instance": "9f3c...", "number": 7, "topic": "activity", "start": 1767571200000,
      "end": 1767571800000, "count": 4093, "checksum": 8791204412344}

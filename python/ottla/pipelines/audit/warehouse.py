@@ -21,7 +21,7 @@ class Warehouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Format = "parquet"
 
     def look(self, partitions: Iterable[TopicPartition]) -> "Loaded":
-        """What is committed now.
+        """The table as it is committed now.
 
         Raises:
             PipelineError: there is no table.

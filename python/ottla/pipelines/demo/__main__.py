@@ -37,7 +37,7 @@ def step(text: str) -> Iterator[list[str]]:
 
 @contextmanager
 def quiet(log: Path) -> Iterator[None]:
-    """What Java says to stderr while it starts, and from then on, goes to a file: most of it concerns nobody."""
+    """Sends stderr to a file, with all that Java writes from its start on: most of it concerns nobody."""
     kept = os.dup(sys.stderr.fileno())
     with log.open("wb") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())

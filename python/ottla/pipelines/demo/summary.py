@@ -1,4 +1,4 @@
-"""What the demonstration finds out, however it was counted."""
+"""The findings of the demonstration, however they were counted."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What pipelines share.
+"""The parts that pipelines share.
 
 | module     | part                                                                   |
 |------------|------------------------------------------------------------------------|

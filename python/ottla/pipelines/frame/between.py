@@ -1,4 +1,6 @@
-"""What pipelines from topics to topics share: a stream into the exactly-once sink, and topics made ready for it."""
+"""The common part of pipelines from topics to topics: a stream into the exactly-once sink, and topics made ready for
+it.
+"""
 
 import contextlib
 import time

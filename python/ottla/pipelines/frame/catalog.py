@@ -25,7 +25,7 @@ PIPELINES = (
 
 
 class Pipeline(Protocol):
-    """What the module of a pipeline has."""
+    """The interface of a pipeline's module."""
 
     Config: type[msgspec.Struct]
     EXAMPLE: str

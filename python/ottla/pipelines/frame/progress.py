@@ -1,4 +1,4 @@
-"""What is shown while a pipeline runs: a live line on a terminal, else a line per batch, on stderr."""
+"""The progress of a pipeline, shown while it runs: a live line on a terminal, else a line per batch, on stderr."""
 
 import sys
 import time

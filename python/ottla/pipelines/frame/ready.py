@@ -1,4 +1,4 @@
-"""Whether a pipeline has what it needs, asked before Spark starts, which takes twenty seconds."""
+"""Checks that a pipeline has all it needs, before Spark starts, which takes twenty seconds."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""What streaming pipelines share: events out of a topic, and results into a table, batch by batch."""
+"""The common part of streaming pipelines: events out of a topic, and results into a table, batch by batch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

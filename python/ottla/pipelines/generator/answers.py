@@ -1,4 +1,4 @@
-"""What is true of generated events: counted from their columns with NumPy, and by nobody's pipeline.
+"""The right results for generated events: counted from their columns with NumPy, and by nobody's pipeline.
 
 `Answers(settings)` is given each chunk once (`add`); then its methods give the truths. Where a truth speaks of events,
 duplicates count once; where it speaks of records, each counts.

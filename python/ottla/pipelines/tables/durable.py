@@ -1,4 +1,4 @@
-"""What a power cut must not take."""
+"""Makes files and folders durable, so that a power cut does not take them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Results:
             left.unlink()
 
     def has(self, batch: int) -> bool:
-        """Whether the batch is there already."""
+        """True if the batch is there already."""
         self._check()
         return self._path(batch).exists()
 

@@ -1,4 +1,4 @@
-"""What the three formats have in common."""
+"""The common part of the three formats of tables."""
 
 import fcntl
 import re
@@ -46,9 +46,9 @@ class Position:
 class Table(Protocol):
     """One table. Only one process may write to it; a second one gets `Conflict` at its commit."""
 
-    #: Whether files hold the column `topic`, rather than the name of their folder alone.
+    #: True if files hold the column `topic`, rather than the name of their folder alone.
     has_topic_column: bool
-    #: What names of files that are not committed yet begin with.
+    #: The beginning of the names of files that are not committed yet.
     staged_prefix: str
 
     def position(self, partitions: Iterable[TopicPartition]) -> Position:

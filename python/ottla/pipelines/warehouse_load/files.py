@@ -34,7 +34,7 @@ COLUMN_BYTES = 512
 
 @dataclass(slots=True)
 class Hour:
-    """What waits of a topic's hour, and its file if one is open."""
+    """The rows that wait of a topic's hour, and its file if one is open."""
 
     topic: str
     hour: int
@@ -44,7 +44,7 @@ class Hour:
     file: "Open | None" = None
 
     def take(self) -> pa.Table:
-        """What waits; then nothing does. Columns that were new to some of it are null in the rest."""
+        """Takes all rows that wait, as one table. Columns that were new to some of it are null in the rest."""
         table = pa.concat_tables(map(_table, self.waiting), promote_options="default")
         self.waiting, self.rows, self.bytes = [], 0, 0
         return table
@@ -107,7 +107,7 @@ class Files:
                 yield self._close(hour)
 
     def _write(self, hour: Hour) -> Iterator[tuple[DataFile, pa.Schema]]:
-        """What waits of an hour becomes a row group. Gives files that had to be closed."""
+        """Writes the rows that wait of an hour as a row group. Yields files that had to be closed."""
         self._waiting_bytes -= hour.bytes
         table = hour.take()
         if hour.file is not None and hour.file.schema != table.schema:

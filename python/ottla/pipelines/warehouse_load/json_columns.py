@@ -77,7 +77,7 @@ def _fast(values: pa.BinaryArray, known: pa.Schema) -> pa.RecordBatch | None:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Whether a new column of this inferred type had better be text."""
+    """True if a new column of this inferred type had better be text."""
     if pa.types.is_temporal(kind):
         return True
     nested = [kind.field(index).type for index in range(kind.num_fields)]
@@ -146,7 +146,7 @@ def _fit(cell: Any, kind: pa.DataType) -> tuple[Any, bool]:
 
 
 def _same(held: Any, cell: Any) -> bool:
-    """Whether nothing was lost; a struct has null for what its object does not have."""
+    """True if `held` has all that is in `cell`; a struct has null for what its object does not have."""
     if isinstance(cell, dict):
         return (
             isinstance(held, dict)

@@ -74,7 +74,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class Loaded:
-    """What a run has done; `hours` are records by (topic, date, hour)."""
+    """The work of a run; `hours` are records by (topic, date, hour)."""
 
     batches: int = 0
     records: int = 0
@@ -158,7 +158,7 @@ def _there(config: Config) -> list[Range]:
 
 
 def remaining(there: Sequence[Range], offsets: Mapping[TopicPartition, int], *, must_be_complete: bool) -> list[Range]:
-    """What of the ranges that are `there` lies behind these offsets.
+    """The parts of the ranges in `there` that lie behind these offsets.
 
     Raises:
         PipelineError: records behind the offsets are gone, or the offsets lie behind the end: another topic, or one

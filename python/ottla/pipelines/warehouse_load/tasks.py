@@ -1,4 +1,4 @@
-"""What Spark's tasks do: read offset ranges, write files, and tell the driver which.
+"""Spark's tasks: they read offset ranges, write files, and tell the driver which.
 
 The records never pass through the JVM: the task decodes them into Arrow and writes Parquet itself, and only a row per
 file goes back. For Spark this is a data source whose rows are the files. A batch costs one Spark job.
