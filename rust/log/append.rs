@@ -20,7 +20,7 @@ use crate::records::batch::{MAGIC, Unstamped, is_offset};
 use crate::records::{set_max_timestamp, stamp};
 use crate::traffic::Count;
 
-/// What became of an append.
+/// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendInfo {
     /// The first record's offset; of a duplicate, what the first append of it gave.
@@ -37,7 +37,7 @@ pub struct AppendInfo {
     pub losses: u64,
 }
 
-/// What an append may do.
+/// The freedom of an append, by the thread on which it runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// Anything: it is done when it returns.
@@ -48,7 +48,7 @@ pub enum When {
     InTurn,
 }
 
-/// What [`Log::write`] does with batches that belong into a new segment.
+/// The way in which [`Log::write`] treats batches that belong into a new segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Roll {
     /// Starts the segment, which waits for the disk.

@@ -1,4 +1,5 @@
-//! What a topic demands of each record: a key where it is compacted, a timestamp that is not too far from the broker's clock.
+//! Checks of what a topic demands of each record: a key where it is compacted, a timestamp that is
+//! not too far from the broker's clock.
 
 use super::config::{LogConfig, TimestampType};
 use super::error::{LogError, Result};

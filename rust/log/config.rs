@@ -57,7 +57,8 @@ pub struct LogConfig {
     pub min_cleanable_dirty_ratio: f64,
     /// How long a compacted log keeps tombstones, and the markers of transactions.
     pub delete_retention_ms: i64,
-    /// What an idle producer's state is kept for (`producer.id.expiration.ms`; in 2.7 `transactional.id.expiration.ms`).
+    /// The time for which an idle producer's state is kept (`producer.id.expiration.ms`; in 2.7
+    /// `transactional.id.expiration.ms`).
     pub producer_id_expiration_ms: i64,
 }
 

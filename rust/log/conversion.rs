@@ -1,4 +1,4 @@
-//! What old consumers (Fetch 0 to 3) get of a log: the stored bytes, or messages of their format.
+//! Reads a log for old consumers (Fetch 0 to 3): the stored bytes, or messages of their format.
 //!
 //! Some batches have nothing for them: the markers of transactions, and what compaction left of a batch before the offset that is asked for.
 //! A consumer that got nothing would ask for the same offset again, for ever. So reading goes on until there are messages, or the log ends.
@@ -10,10 +10,10 @@ use super::scan::{LOOKUP_BYTES, Scan};
 use crate::records::convert::is_too_new;
 use crate::records::{DownConverted, Limits, Scratch, Wanted, down_convert};
 
-/// What to send.
+/// The bytes to send, or a refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Converted {
-    /// What was fetched: its consumer reads every batch in it.
+    /// The bytes that were fetched: their consumer reads every batch in them.
     Same,
     Messages(DownConverted),
     /// There is something to convert, and the caller would not have it.
@@ -33,7 +33,7 @@ pub struct OldFetch<'a> {
     pub may_convert: bool,
 }
 
-/// What the partitions of one answer share.
+/// The room that the partitions of one answer share.
 pub struct Room {
     /// Bytes of the log that may yet be read for the answer, beyond what was fetched for it.
     pub bytes: u64,
@@ -88,7 +88,7 @@ impl OldFetch<'_> {
         )?)
     }
 
-    /// What the log has from `offset` on, as far as there is room.
+    /// The records that the log has from `offset` on, as far as there is room.
     fn following(&self, offset: i64, room: &Room) -> Result<Option<FileSlice>> {
         let bytes_max = self.bytes_max.min(room.bytes);
         let read = self

@@ -18,7 +18,7 @@ use super::names::Suffix;
 use super::segment::Segment;
 use crate::io::panics::catching;
 
-/// What a policy may look at.
+/// The state of a log that a policy may look at.
 pub struct Candidates<'a> {
     pub segments: &'a [Arc<Segment>],
     pub config: &'a LogConfig,

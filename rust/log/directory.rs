@@ -44,7 +44,8 @@ struct State {
     logs: BTreeMap<TopicPartition, Arc<Log>>,
     /// Closed cleanly since the directory was opened.
     closed: HashSet<TopicPartition>,
-    /// What the checkpoint files said of partitions that are not open: kept when they are written.
+    /// The offsets that the checkpoint files have for partitions that are not open: kept when the
+    /// files are written.
     high_watermarks: Offsets,
     recovery_points: Offsets,
     start_offsets: Offsets,
@@ -124,12 +125,12 @@ impl LogDirectory {
         &self.home
     }
 
-    /// Whether a log's files are in this directory.
+    /// True if a log's files are in this directory.
     pub(super) fn is_home_of(&self, log: &Log) -> bool {
         Arc::ptr_eq(&self.home, &log.home)
     }
 
-    /// Whether the last stop was clean.
+    /// True if the last stop was clean.
     pub fn was_clean(&self) -> bool {
         self.was_clean
     }
@@ -181,7 +182,7 @@ impl LogDirectory {
         self.home.take_leftovers()
     }
 
-    /// Whether the folder `path` exists.
+    /// True if the folder `path` exists.
     pub(super) fn has_folder(&self, path: &Path) -> std::io::Result<bool> {
         self.home.storage.exists(path)
     }
@@ -545,7 +546,8 @@ impl LogDirectory {
         Ok(())
     }
 
-    /// What there is to clean: every log that is compacted, with its state. A log that cannot be looked at is set aside.
+    /// The logs that can be cleaned: every log that is compacted, with its state. A log that cannot
+    /// be looked at is set aside.
     pub fn cleanable(&self, now_ms: i64) -> Vec<(TopicPartition, Cleanable)> {
         let compacted = |log: &Arc<Log>| log.config().compact;
         let logs: Vec<_> = self.logs().into_iter().filter(compacted).collect();

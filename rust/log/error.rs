@@ -1,4 +1,4 @@
-//! What can go wrong in a log, each with Kafka's error code.
+//! The errors of a log, each with Kafka's error code.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ pub enum LogError {
     /// A lookup that may not wait for the disk would have to.
     #[error("a lookup has to wait for the disk")]
     NotCached,
-    /// What opening a log tells itself: the folder is to be listed again.
+    /// Opening a log tells itself by this error that the folder is to be listed again.
     #[error("{0} held offsets beyond what an index can hold, and was split")]
     Split(PathBuf),
     /// A follower got batches that do not continue its log.

@@ -1,4 +1,4 @@
-//! What a follower does to its log, and how a role change gets in between: the fence.
+//! Changes that a follower makes to its log, and how a role change gets in between: the fence.
 //!
 //! A fetcher appends batches as the leader has them, byte for byte, and names the leader epoch under which it fetched. The epoch is compared under
 //! the writer's lock, and so is it by a leader's appends. [`Log::fence`] raises the epoch and then takes that lock once: when it has returned, whatever
@@ -136,8 +136,8 @@ impl Log {
         self.append_checked(records, batches, leader_epoch, now_ms)
     }
 
-    /// Whether the log is empty, and starts inside this batch: records were deleted up to there from the log that it is to be like, which has the batch
-    /// whole.
+    /// True if the log is empty, and starts inside this batch: records were deleted up to there
+    /// from the log that it is to be like, which has the batch whole.
     fn begins_inside(&self, (_, batch): &Located) -> bool {
         let end = self.end_offset();
         let header = &batch.header;
@@ -250,8 +250,8 @@ fn check_continues(batches: &[Located], end_offset: i64) -> Result<i64> {
     Ok(end)
 }
 
-/// What of `batches`, from the one at `from` on, fits into one segment of a log that ends at `end_offset`: the index of the batch behind it, and where its
-/// bytes are. At least one batch.
+/// The part of `batches`, from the one at `from` on, that fits into one segment of a log that ends
+/// at `end_offset`: the index of the batch behind it, and where its bytes are. At least one batch.
 fn piece(
     batches: &[Located],
     from: usize,
@@ -485,7 +485,8 @@ mod tests {
         })
     }
 
-    /// What is being written when the epoch is raised may be written to its end, but not after the fence has returned.
+    /// A batch that is being written when the epoch is raised may be written to its end, but not
+    /// after the fence has returned.
     #[test]
     fn a_fence_waits_for_who_is_writing() {
         let folder = Folder::new();

@@ -1,4 +1,5 @@
-//! What the logs of one data directory share: the disk, the limit on open files, whether the disk still holds, and what waits for deletion.
+//! The state that the logs of one data directory share: the disk, the limit on open files, whether
+//! the disk still holds, and what waits for deletion.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ const SLOW_WRITE: Duration = if cfg!(test) {
     Duration::from_millis(2)
 };
 
-/// What is said to have failed where the folder of a partition cannot be made.
+/// The action that is said to have failed where the folder of a partition cannot be made.
 pub const CREATE_FOLDER: &str = "create the folder";
 
 type Checkpoint = Box<dyn Fn() -> Result<()> + Send + Sync>;
@@ -140,7 +141,7 @@ impl Home {
         self.start_moved_back.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether the directory was taken out of use.
+    /// True if the directory was taken out of use.
     pub fn is_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
@@ -192,7 +193,7 @@ impl Home {
         self.full_fails.store(true, Ordering::Release);
     }
 
-    /// Whether an error is more than the failure of one request: see [`guard`](Self::guard).
+    /// True if an error is more than the failure of one request: see [`guard`](Self::guard).
     pub fn is_failure(&self, error: &LogError) -> bool {
         match error {
             LogError::Io { action, source, .. } => {
@@ -205,7 +206,8 @@ impl Home {
         }
     }
 
-    /// Whether a creation failed for the name that it was given, while the directory itself is where it was.
+    /// True if a creation failed for the name that it was given, while the directory itself is
+    /// where it was.
     fn is_of_name(&self, error: &io::Error) -> bool {
         use rustix::io::Errno;
         let of_name = [
@@ -246,7 +248,8 @@ impl Home {
         result
     }
 
-    /// Whether appends should not run where waiting hurts. Ends with the first append (on an I/O thread) that does not wait.
+    /// True if appends should not run where waiting hurts. That ends with the first append (on an I/O
+    /// thread) that does not wait.
     pub fn is_slow(&self) -> bool {
         self.slow.load(Ordering::Relaxed)
     }
@@ -256,7 +259,8 @@ impl Home {
         self.slow.store(took > expected, Ordering::Relaxed);
     }
 
-    /// What follows a failed write may fail too, and undoing it takes long: so that is not done where waiting hurts.
+    /// A write that follows a failed one may fail too, and undoing it takes long: so that is not done
+    /// where waiting hurts.
     pub fn note_failed_write(&self) {
         self.slow.store(true, Ordering::Relaxed);
     }

@@ -33,7 +33,7 @@ pub trait Entry: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
     fn decode(bytes: &[u8], base_offset: i64) -> Self;
     /// Writes it to exactly `BYTES` bytes.
     fn encode(&self, bytes: &mut [u8], base_offset: i64);
-    /// What a search compares.
+    /// The number that a search compares.
     fn key(&self) -> i64;
     /// The offset that the entry is about.
     fn offset(&self) -> i64;

@@ -153,7 +153,8 @@ impl LeaderEpochs {
     }
 }
 
-/// What a file out of shape is good for: nothing. Recovery rebuilds it from the batches.
+/// True if the error tells of a file out of shape, which is good for nothing. Recovery rebuilds it
+/// from the batches.
 pub fn is_damaged(error: &LogError) -> bool {
     matches!(error, LogError::Corrupt { .. })
 }

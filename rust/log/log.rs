@@ -122,14 +122,14 @@ pub struct Log {
     pub(super) traffic: Arc<Traffic>,
 }
 
-/// What only the one that appends needs.
+/// The state that only the one that appends needs.
 pub(super) struct Writer {
     pub producers: ProducerState,
-    /// What is taken off `segment.ms` for the active segment.
+    /// The milliseconds that are taken off `segment.ms` for the active segment.
     pub jitter_ms: i64,
     /// The epoch that the last append noted; -1 after anything else changed the table.
     pub epoch: i32,
-    /// Whether the leader-epoch file says what the table says; not after a full disk refused it.
+    /// True if the leader-epoch file says what the table says; not after a full disk refused it.
     pub epochs_saved: bool,
     pub staged: Staged,
     /// See [`settle`](Log::settle).
@@ -255,7 +255,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Whether it is a copy on its way between data directories.
+    /// True if the log is a copy on its way between data directories.
     pub fn is_future(&self) -> bool {
         self.future.load(Ordering::Acquire)
     }
@@ -322,7 +322,8 @@ impl Log {
         end_offset > self.high_watermark() && self.set_high_watermark(end_offset)
     }
 
-    /// What the checkpoint said, clamped; nothing moved.
+    /// Sets the high watermark to the one of the checkpoint, clamped to the log. Nobody is told that
+    /// it moved.
     pub(super) fn restore_high_watermark(&self, offset: i64) {
         self.high_watermark.store(
             offset.clamp(self.start_offset(), self.end_offset()),
@@ -334,7 +335,7 @@ impl Log {
         self.epochs.read().latest()
     }
 
-    /// What went through the topic.
+    /// Counts of what went through the topic.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
     }
@@ -390,7 +391,7 @@ impl Log {
         }
     }
 
-    /// Whether a panic took the log out of use: see [`LogError::Broken`].
+    /// True if a panic took the log out of use: see [`LogError::Broken`].
     pub fn is_broken(&self) -> bool {
         self.broken.get().is_some()
     }
@@ -402,7 +403,8 @@ impl Log {
         LogError::Broken { log, reason }
     }
 
-    /// What `work` on this log returns. If it panicked that is an error, namely the one that all others get from now on if it broke the log.
+    /// Returns what `work` on this log returns. If it panicked that is an error, namely the one
+    /// that all others get from now on if it broke the log.
     pub(super) fn outcome<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         match outcome(work) {
             Err(LogError::Panicked(panicked)) => {
@@ -578,7 +580,7 @@ impl Log {
         self.guard(result)
     }
 
-    /// Whether closing it cleanly has something to make durable.
+    /// True if closing the log cleanly has something to make durable.
     pub fn is_unflushed(&self) -> bool {
         self.is_ours()
             && (self.changed.load(Ordering::Acquire)
@@ -595,7 +597,8 @@ impl Log {
         }
     }
 
-    /// Whether what is in its folder is this log's to finish. What it knows of itself after a panic is not to be believed at the next start.
+    /// True if the files in its folder are this log's to finish. What it knows of itself after a
+    /// panic is not to be believed at the next start.
     fn is_ours(&self) -> bool {
         self.mode == OpenMode::Append && !self.leaving.load(Ordering::Acquire) && !self.is_broken()
     }

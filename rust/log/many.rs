@@ -1,4 +1,4 @@
-//! What a role change does to thousands of logs at once.
+//! Role changes of thousands of logs at once.
 //!
 //! A broker that dies leaves each of the others with new leaders for hundreds or thousands of partitions, in one request. What would cost an fsync for each
 //! log, or a checkpoint of all logs for each, is done once for all of them here. A log that fails does not stop the others.
@@ -90,7 +90,7 @@ impl LogDirectory {
         results.into_iter().map(told).collect()
     }
 
-    /// Whether batches went, and what is left to do for it.
+    /// Cuts one log by `work`. Returns whether batches went, and what is left to do for it.
     fn cut(
         &self,
         log: &Log,

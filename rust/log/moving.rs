@@ -18,11 +18,11 @@ use super::home::now_ms;
 use super::leader_epochs::{LeaderEpochs, NO_EPOCH};
 use super::log::Log;
 
-/// What is copied at most while appends are held back.
+/// The most bytes that are copied while appends are held back.
 const LOCKED_BYTES_MAX: u64 = 1 << 20;
 
 impl Log {
-    /// Whether it is being copied into another directory.
+    /// True if the log is being copied into another directory.
     pub fn is_moving(&self) -> bool {
         self.moving.load(Ordering::Acquire)
     }
@@ -238,7 +238,8 @@ mod tests {
     use crate::log::tests::{Folder, batch};
     use crate::records::stamp;
 
-    /// What a leader of an epoch has, or had: an epoch for each offset. A record is its epoch and its offset, since each epoch has one leader.
+    /// The log that the leader of an epoch has, or had: an epoch for each offset. A record is its
+    /// epoch and its offset, since each epoch has one leader.
     type History = Vec<i32>;
 
     fn record(offset: i64, epoch: i32) -> Vec<u8> {

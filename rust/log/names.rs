@@ -25,7 +25,8 @@ pub struct TopicPartition {
 /// The longest name of a topic.
 pub const TOPIC_LENGTH_MAX: usize = 249;
 
-/// What is wrong with the name of a topic, by the rules of Kafka's `Topic.validate`; None if nothing is.
+/// The problem with the name of a topic, by the rules of Kafka's `Topic.validate`; None if nothing
+/// is.
 pub fn topic_problem(topic: &str) -> Option<&'static str> {
     let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     match topic {
@@ -161,7 +162,7 @@ impl Kind {
     }
 }
 
-/// What may stand behind a segment's file name.
+/// The suffix that may stand behind a segment's file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Suffix {
@@ -194,7 +195,8 @@ pub fn file_name(base_offset: i64, kind: Kind, suffix: Suffix) -> String {
     name
 }
 
-/// What a file name means; None for files that are none of a segment's (they are left alone).
+/// The base offset, kind and suffix that a file name means; None for files that are none of a
+/// segment's (they are left alone).
 pub fn parse_file_name(name: &str) -> Option<(i64, Kind, Suffix)> {
     let (name, suffix) = [Suffix::Deleted, Suffix::Cleaned, Suffix::Swap]
         .into_iter()

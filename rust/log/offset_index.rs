@@ -57,8 +57,9 @@ impl OffsetIndex {
     }
 }
 
-/// What an entry says of `offset`. Of a batch whose offset is damaged (no checksum covers it) that is wrong in any case, and every entry is
-/// compared with the batch that it names before it is believed.
+/// The number that an entry has for `offset`. Of a batch whose offset is damaged (no checksum
+/// covers it) that is wrong in any case, and every entry is compared with the batch that it names
+/// before it is believed.
 pub(super) fn relative(offset: i64, base_offset: i64) -> i32 {
     offset.wrapping_sub(base_offset) as i32
 }

@@ -25,7 +25,7 @@ use super::scan::{SCAN_BYTES, Scan, next_offset};
 use super::segment::Segment;
 use super::snapshots::load_producers;
 
-/// What the directory's checkpoints say about a log.
+/// The state of a log by the directory's checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     /// The last stop was clean.
@@ -34,7 +34,7 @@ pub struct Hints {
     pub recovery_point: i64,
     /// Nothing before it may be read.
     pub start_offset: i64,
-    /// What is before it is on every in-sync replica.
+    /// Everything before it is on every in-sync replica.
     pub high_watermark: i64,
     /// Everything before it was compacted; None if the log never was.
     pub cleaned_offset: Option<i64>,
@@ -465,7 +465,7 @@ impl Opening<'_> {
     }
 }
 
-/// Whether a log's first batch is of format 0 or 1.
+/// True if a log's first batch is of format 0 or 1.
 fn begins_without_epochs(segments: &[Arc<Segment>]) -> Result<bool> {
     let Some(first) = segments.iter().find(|segment| !segment.is_empty()) else {
         return Ok(false);

@@ -12,15 +12,16 @@ use crate::records::{
     BatchHeader, ErrorKind, Limits, Marker, Records, Scratch, validate, validate_sent,
 };
 
-/// What a batch may unpack to on the loop's thread; more goes to an I/O thread. Unpacking and checking this much takes 0.11 ms (snappy) to
-/// 0.34 ms (gzip), and so it costs that at most where more comes out and the append starts anew on the thread.
+/// The most bytes that a batch may unpack to on the loop's thread; more goes to an I/O thread.
+/// Unpacking and checking this much takes 0.11 ms (snappy) to 0.34 ms (gzip), and so it costs that
+/// at most where more comes out and the append starts anew on the thread.
 pub const INLINE_UNPACKED_BYTES_MAX: usize = 128 << 10;
 
 /// No marker is larger.
 const MARKER_BYTES_MAX: u32 = 256;
 
 thread_local! {
-    /// What decompression needs, once per thread: a partition that is idle must not hold it.
+    /// Memory for decompression, once per thread: a partition that is idle must not hold it.
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 

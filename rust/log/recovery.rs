@@ -140,7 +140,7 @@ impl Opening<'_> {
         Ok(has_aborted)
     }
 
-    /// What a segment's transaction index is rebuilt from. `segments`: those before it.
+    /// The state from which a segment's transaction index is rebuilt. `segments`: those before it.
     pub(super) fn producers_before(
         &self,
         base_offset: i64,
@@ -269,8 +269,9 @@ fn flushed_header(scan: &mut Scan, flushed_offset: i64) -> Result<Option<BatchHe
     Ok(Some(header))
 }
 
-/// What is to become of batches that are not whole. A write that the power interrupted is cut off. But what is before the recovery point was
-/// whole on disk: if it is not any more, the disk lost it, and the good batches behind it must not go with it.
+/// The treatment of batches that are not whole. A write that the power interrupted is cut off. But
+/// what is before the recovery point was whole on disk: if it is not any more, the disk lost it,
+/// and the good batches behind it must not go with it.
 #[derive(Clone, Copy)]
 pub(super) struct Damage {
     /// Batches before it were whole on disk.
@@ -290,7 +291,7 @@ impl Damage {
     };
 }
 
-/// What recovery learns about the content.
+/// The content of a log as recovery learns it.
 pub(super) struct Recovered {
     pub end_offset: i64,
     pub epochs: LeaderEpochs,

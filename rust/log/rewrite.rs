@@ -19,7 +19,8 @@ const ATTRIBUTES_LOW: usize = 22;
 const CODEC_MASK: u8 = 7;
 const CONTROL: u8 = 0x20;
 
-/// Whether `records` begin with a batch of format 2 that the topic stores as it is. Markers are never packed.
+/// True if `records` begin with a batch of format 2 that the topic stores as it is. Markers are
+/// never packed.
 pub(super) fn is_plain(records: &[u8], config: &LogConfig) -> bool {
     config.message_format == 2
         && records.get(MAGIC) == Some(&2)
@@ -33,12 +34,12 @@ pub(super) fn is_plain(records: &[u8], config: &LogConfig) -> bool {
 /// Larger ones are not packed anew on the loop: gzip takes about 15 ns a byte.
 const INLINE_PACKED_BYTES_MAX: usize = 8 << 10;
 
-/// Whether an append of this size may be rewritten on the loop's thread.
+/// True if an append of this size may be rewritten on the loop's thread.
 pub(super) fn is_quick_to_store(records: &[u8], config: &LogConfig) -> bool {
     records.len() <= INLINE_PACKED_BYTES_MAX || is_plain(records, config)
 }
 
-/// What to append instead.
+/// The bytes to append instead.
 pub(super) enum Rewritten {
     /// A batch of format 2, to be stamped and appended like any other.
     Batch(Vec<u8>),

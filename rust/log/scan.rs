@@ -30,12 +30,12 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a lookup reads first; each further read is twice as long, up to a page. Of large batches only headers are read, of small ones many at
-/// once.
+/// The bytes that a lookup reads first; each further read is twice as long, up to a page. Of large
+/// batches only headers are read, of small ones many at once.
 pub const LOOKUP_BYTES: usize = 256;
 const LOOKUP_BYTES_MAX: usize = 4096;
 const BUFFER_BYTES_KEPT: usize = 64 << 10;
-/// What a scan of everything reads at once.
+/// The bytes that a scan of everything reads at once.
 pub const SCAN_BYTES: usize = 1 << 20;
 
 /// How far a lookup may go for bytes.
@@ -121,7 +121,7 @@ impl Scan {
         self.position
     }
 
-    /// Whether nothing is left.
+    /// True if nothing is left.
     pub fn is_at_end(&self) -> bool {
         self.position >= self.end
     }

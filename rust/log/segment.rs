@@ -278,8 +278,8 @@ impl Segment {
             .append_if(largest, |last| largest.timestamp_ms > before(last))
     }
 
-    /// Whether batches of `bytes` up to `last_offset` belong into the next segment (Kafka's rules). `unindexed`: how many batches before them
-    /// are not in the indexes yet.
+    /// True if batches of `bytes` up to `last_offset` belong into the next segment (Kafka's rules).
+    /// `unindexed`: how many batches before them are not in the indexes yet.
     #[allow(clippy::too_many_arguments)]
     pub fn should_roll(
         &self,
@@ -359,7 +359,8 @@ impl Segment {
         Ok(*self.times.lock().largest.get_or_insert(largest))
     }
 
-    /// What retention counts a segment's age from: its greatest timestamp, or without one the time of its last write.
+    /// The time from which retention counts a segment's age: its greatest timestamp, or without one
+    /// the time of its last write.
     pub fn largest_timestamp_ms(&self) -> Result<i64> {
         let largest = self.largest()?.timestamp_ms;
         if largest >= 0 {
@@ -684,7 +685,7 @@ impl Segment {
     }
 }
 
-/// Whether another batch follows, and begins at `offset` or before.
+/// True if another batch follows, and begins at `offset` or before.
 fn begins_by(scan: &mut Scan, offset: i64) -> Result<bool> {
     match scan.peek() {
         Ok(next) => Ok(next.is_some_and(|next| next.header.base_offset <= offset)),

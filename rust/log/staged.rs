@@ -64,12 +64,13 @@ pub(super) struct Staged {
 struct Loss {
     /// Its place among the losses of its log, from 1 on.
     number: u64,
-    /// What was staged with this offset or a later one before the write failed is not in the log.
+    /// Batches that were staged with this offset or a later one before the write failed are not in
+    /// the log.
     from: i64,
     error: LogError,
 }
 
-/// What became of a turn's appends to one log.
+/// The outcome of a turn's appends to one log.
 #[derive(Debug)]
 pub struct Turn {
     /// The log end offset: everything before it is written.
@@ -126,7 +127,7 @@ impl Log {
         writer
     }
 
-    /// Whether a batch of `bytes` may wait for the end of the turn.
+    /// True if a batch of `bytes` may wait for the end of the turn.
     pub(super) fn may_stage(
         &self,
         writer: &Writer,

@@ -77,7 +77,8 @@ impl Log {
         Ok(true)
     }
 
-    /// What a leader answers when it does not know an epoch is no place to cut at.
+    /// Refuses an offset that no log has. A leader that does not know an epoch answers with one, and
+    /// it is no place to cut at.
     fn check_offset(&self, offset: i64) -> Result<()> {
         if (0..=OFFSET_MAX).contains(&offset) {
             return Ok(());

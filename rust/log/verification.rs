@@ -47,7 +47,7 @@ impl Verifications {
         entry.guard
     }
 
-    /// Whether `guard` is the one that stands for the producer now.
+    /// True if `guard` is the one that stands for the producer now.
     pub fn is_current(&self, producer_id: i64, guard: u64) -> bool {
         guard != NO_GUARD
             && self

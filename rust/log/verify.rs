@@ -30,7 +30,7 @@ pub struct Damage {
     pub problem: String,
 }
 
-/// What was looked at.
+/// The findings, and the numbers of what was looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub damage: Vec<Damage>,
@@ -60,7 +60,7 @@ struct Verifier<'a> {
     last_epoch: i32,
     /// (epoch, first offset) as the batches say.
     epochs: Vec<(i32, i64)>,
-    /// What the table says, if it can be read.
+    /// The table of the leader-epoch file, if it can be read.
     table: Option<LeaderEpochs>,
     /// Producers with batches of a transaction that is not ended yet.
     open: HashSet<i64>,
@@ -297,7 +297,8 @@ impl Verifier<'_> {
         }))
     }
 
-    /// What the batch does to its producer's transaction.
+    /// Follows the transaction of the batch's producer. For a marker that aborts it, returns the
+    /// producer id, and true if batches of the transaction are in the log.
     fn transaction(&mut self, header: &BatchHeader, bytes: &[u8]) -> Option<(i64, bool)> {
         let producer_id = header.producer_id;
         if !header.is_transactional() {

@@ -61,13 +61,15 @@ pub(super) const LOG_APPEND_TIME: i16 = 0x08;
 pub(super) const TRANSACTIONAL: i16 = 0x10;
 pub(super) const CONTROL: i16 = 0x20;
 
-/// Whether `offset` is as far from both ends of i64 as [`OFFSET_MAX`].
+/// True if `offset` is at least as far from both ends of i64 as [`OFFSET_MAX`] is from the upper
+/// one.
 #[inline]
 pub fn is_offset(offset: i64) -> bool {
     (-OFFSET_MAX..=OFFSET_MAX).contains(&offset)
 }
 
-/// Whether the batch that `bytes` begin with belongs to a transaction, by its flag alone: what else may be wrong with it is not looked at.
+/// True if the batch that `bytes` begin with belongs to a transaction, by its flag alone: what else
+/// may be wrong with it is not looked at.
 pub fn is_transactional(bytes: &[u8]) -> bool {
     let flags = bytes.get(ATTRIBUTES + 1).copied().unwrap_or(0);
     bytes.get(MAGIC) == Some(&2) && i16::from(flags) & TRANSACTIONAL != 0
@@ -129,7 +131,7 @@ impl BatchHeader {
         })
     }
 
-    /// What no batch has, whoever wrote it.
+    /// Refuses a header that no batch has, whoever wrote it.
     pub fn check(&self) -> Result<(), RecordError> {
         if !is_offset(self.base_offset) {
             let problem = format!("{} is no offset of a log", self.base_offset);

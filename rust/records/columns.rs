@@ -19,7 +19,8 @@ pub enum TimestampUnit {
     Microseconds,
 }
 
-/// What becomes of a timestamp that the unit of the column cannot hold, such as nanoseconds where milliseconds belong.
+/// The treatment of a timestamp that the unit of the column cannot hold, such as nanoseconds where
+/// milliseconds belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampOverflow {
     /// An error that names the offset and the timestamp.
@@ -27,7 +28,7 @@ pub enum TimestampOverflow {
     Null,
 }
 
-/// What to decode, and how much at once.
+/// The columns and records to decode, and how much at once.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnOptions {
     pub selection: Selection,
@@ -41,7 +42,7 @@ pub struct ColumnOptions {
     pub rows_max: usize,
     /// A chunk ends before its keys, values and headers take more than this, but has at least one row.
     pub bytes_max: usize,
-    /// Whether to compare checksums. It costs 2 ns for a record of 100 bytes.
+    /// True if checksums are to be compared. It costs 2 ns for a record of 100 bytes.
     pub check_crc: bool,
     pub limits: Limits,
 }

@@ -8,7 +8,7 @@ use super::error::{ErrorKind, RecordError};
 use super::message_builder::MessageBuilder;
 use super::scratch::{Limits, Scratch};
 
-/// What the consumer wants.
+/// The messages that the consumer wants.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// The greatest format that it reads: 0 or 1.
@@ -29,7 +29,7 @@ pub struct DownConverted {
     pub next_offset: Option<i64>,
 }
 
-/// Whether a batch of this header has to be converted, or left out.
+/// True if a batch of this header has to be converted, or left out.
 pub fn is_too_new(magic: i8, wanted: i8) -> bool {
     magic > wanted
 }

@@ -29,7 +29,7 @@ pub struct BatchOptions {
 }
 
 impl Default for BatchOptions {
-    /// What a producer without idempotence sends: no codec, offset 0, no epochs, no producer.
+    /// The options of a producer without idempotence: no codec, offset 0, no epochs, no producer.
     fn default() -> Self {
         BatchOptions {
             codec: Codec::None,

@@ -1,4 +1,4 @@
-//! What is wrong with a record batch or a message: which field, where, whose fault.
+//! The errors of a record batch or a message: which field, where, whose fault.
 
 use std::borrow::Cow;
 use std::fmt;

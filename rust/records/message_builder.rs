@@ -44,7 +44,7 @@ impl MessageBuilder {
         self.first_offset.is_none()
     }
 
-    /// What the messages take so far, before they are packed.
+    /// The bytes that the messages take so far, before they are packed.
     pub fn size_bytes(&self) -> usize {
         self.buffer.len()
     }

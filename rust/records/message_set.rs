@@ -132,7 +132,7 @@ pub enum Source {
     Producer,
 }
 
-/// What `unpack` made of a message.
+/// The header that `unpack` made of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Unpacked {
     /// As if it had been a batch of format 2 (batch_length and magic stay the message's).

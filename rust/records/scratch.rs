@@ -45,7 +45,7 @@ pub struct Opened<'a> {
 }
 
 impl Scratch {
-    /// What the last batch that `is_unpacked` was unpacked to.
+    /// The records of the last batch that `is_unpacked`.
     pub(super) fn unpacked(&self) -> &[u8] {
         &self.room.records
     }

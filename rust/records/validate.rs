@@ -1,4 +1,5 @@
-//! What a broker checks before it takes a batch, in one pass: checksum, lengths, and every field of every record.
+//! Checks of a broker before it takes a batch, in one pass: checksum, lengths, and every field of
+//! every record.
 
 use super::batch::{
     ATTRIBUTES, BASE_SEQUENCE, BATCH_LENGTH, BatchHeader, HEADER_BYTES, NO_SEQUENCE, NO_TIMESTAMP,
@@ -10,7 +11,7 @@ use super::message_set::Source;
 use super::scratch::{Limits, Opened, Scratch};
 use super::walk::{self, RawRecord};
 
-/// What the walk over a valid batch saw.
+/// The facts that the walk over a valid batch saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validated {
     pub header: BatchHeader,
@@ -61,7 +62,7 @@ pub fn validate_sent(
     Ok(validated)
 }
 
-/// What both look at: everything but the offset deltas.
+/// The checks of both: everything but the offset deltas.
 fn walk_batch<'a>(
     batch: &'a [u8],
     limits: &Limits,
@@ -211,7 +212,7 @@ fn placed(mut error: RecordError, index: i32, decompressed: bool) -> RecordError
     error.of_record(index as u32)
 }
 
-/// What a walk gathers, without a decision a record: those are taken once, at the end.
+/// The facts that a walk gathers, without a decision a record: those are taken once, at the end.
 #[derive(Clone, Copy)]
 struct Seen {
     /// The next record and where it is.
@@ -267,8 +268,10 @@ impl Seen {
 }
 
 impl Validated {
-    /// What holds for a batch that comes from a producer, but not for one from a leader (compaction leaves gaps, and
-    /// coordinators write control batches): at least one record, as many offsets as records, no control batch, a sequence if there is a producer id, timestamps that are the producer's own.
+    /// Checks what must hold for a batch that comes from a producer, but not for one from a leader
+    /// (compaction leaves gaps, and coordinators write control batches): at least one record, as
+    /// many offsets as records, no control batch, a sequence if there is a producer id, timestamps
+    /// that are the producer's own.
     pub fn check_produced(&self) -> Result<(), RecordError> {
         let header = &self.header;
         let (count, last) = (header.record_count, header.last_offset_delta);

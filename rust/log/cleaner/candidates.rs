@@ -1,4 +1,4 @@
-//! What there is to clean in a log (Kafka's LogCleanerManager.cleanableOffsets).
+//! Finds the part of a log that can be cleaned (Kafka's LogCleanerManager.cleanableOffsets).
 
 use std::sync::Arc;
 

@@ -25,13 +25,13 @@ struct CleanedSegment {
     config: Arc<LogConfig>,
     rebuilt: Rebuilt,
     aborted: Vec<AbortedEntry>,
-    /// What is not yet in the file, and where in it that will be.
+    /// The bytes that are not yet in the file, and where in it they will be.
     buffer: Vec<u8>,
     position: u64,
     buffer_bytes: usize,
 }
 
-/// What a group of segments becomes: one, but for a single segment whose offsets reach too far.
+/// The segments that a group becomes: one, but for a single segment whose offsets reach too far.
 pub struct CleanedSegments<'a> {
     log: &'a Log,
     config: Arc<LogConfig>,

@@ -13,7 +13,7 @@ use crate::records::compression::Compressor;
 use crate::records::rewrite::{rewrite, rewrite_messages};
 use crate::records::{BatchHeader, Limits, RecordError, Scratch, walk};
 
-/// What stays of a batch.
+/// The part of a batch that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     Nothing,
@@ -63,7 +63,7 @@ struct Ahead([Seen; AHEAD]);
 /// Keys, perhaps of several batches, that come into the map when the memory for them is there.
 struct Noted {
     later: Later<(KeyHash, i64)>,
-    /// What the map covers with them.
+    /// The offset up to which the map covers the log once they are in it.
     covers: i64,
 }
 
@@ -98,7 +98,7 @@ impl Noted {
     }
 }
 
-/// What stays of a batch's records, in their order.
+/// The records of a batch that stay, in their order.
 struct Keeping<'a> {
     records: &'a [u8],
     kept: &'a mut Vec<u8>,
@@ -284,7 +284,8 @@ impl Filter {
         Ok(Kept::Some)
     }
 
-    /// What becomes of a batch of which the map knows so much that nobody has to look into it.
+    /// The fate of a batch of which the map knows so much that nobody has to look into it; None of
+    /// others.
     fn whole(&self, batch: &BatchHeader, map: &OffsetMap, keeps_tombstones: bool) -> Option<Kept> {
         let (first, last) = (batch.base_offset, batch.last_offset());
         // A message says less of what is in it.

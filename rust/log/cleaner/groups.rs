@@ -12,7 +12,7 @@ use crate::log::time_index::TimestampOffset;
 /// The files of a group are held for a moment when it is swapped.
 const SEGMENTS_MAX: usize = 1000;
 
-/// What counts about a segment.
+/// The sizes of a segment that count for its group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     base_offset: i64,

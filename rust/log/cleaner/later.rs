@@ -6,7 +6,7 @@
 /// How many come in between.
 pub const AHEAD: usize = 16;
 
-/// What is put off, the oldest first.
+/// The items that are put off, the oldest first.
 #[derive(Debug)]
 pub struct Later<T> {
     ring: [T; AHEAD],

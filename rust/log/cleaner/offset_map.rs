@@ -24,7 +24,7 @@ const BITS_PER_SLOT: u64 = 8;
 /// Room behind the end, in slots. Entries are pushed some tens of places, a few hundred at most; if not, the map counts as full.
 const OVERFLOW_SLOTS: usize = 1024;
 
-/// What a line of the processor's caches holds, rounded down. A search reads about two.
+/// The slots in a line of the processor's caches, rounded down. A search reads about two lines.
 const SLOTS_PER_LINE: usize = 64 / SLOT_BYTES;
 
 /// The largest page that systems use without being asked for large ones.

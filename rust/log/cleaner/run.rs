@@ -35,21 +35,21 @@ pub struct CleanerSettings {
     pub bytes_per_second: f64,
 }
 
-/// What the cleaning threads of a process share.
+/// The settings and state that the cleaning threads of a process share.
 pub struct Cleaner {
     settings: CleanerSettings,
     throttle: Throttle,
     stopped: AtomicBool,
 }
 
-/// What a cleaning did.
+/// The work of one cleaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CleanReport {
     /// The dirty part that was cleaned: from here
     pub first_offset: i64,
     /// to before here. Less than was asked for if the map became full.
     pub end_offset: i64,
-    /// What was read for the map,
+    /// The bytes that were read for the map,
     pub map_bytes_read: u64,
     /// and for writing the segments anew.
     pub bytes_read: u64,
@@ -162,7 +162,8 @@ struct Run<'a> {
     report: CleanReport,
 }
 
-/// What a log remembers of a producer: the offset of its last batch of records, if it has one, and its epoch.
+/// For each producer id that a log remembers, the last offset of its last batch of records, None if
+/// only markers are left, and its epoch.
 type LastBatches = HashMap<i64, (Option<i64>, i16)>;
 
 impl Run<'_> {
@@ -462,7 +463,8 @@ struct Into<'a, 'l> {
     last_marker: &'a mut Option<i64>,
 }
 
-/// Whether the log would forget the producer's last sequence number (or, if only markers are left, its epoch) with this batch.
+/// True if the log would forget the producer's last sequence number (or, if only markers are left,
+/// its epoch) with this batch.
 fn is_last_of_producer(header: &BatchHeader, last_batches: &LastBatches) -> bool {
     header.has_producer_id()
         && match last_batches.get(&header.producer_id) {

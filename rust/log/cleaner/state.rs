@@ -1,4 +1,4 @@
-//! What a log knows about its own cleaning.
+//! The state that a log has of its own cleaning.
 
 use crate::log::error::LogError;
 use crate::log::log::Log;
@@ -26,7 +26,7 @@ impl Log {
         self.cleaned.lock().offset = offset;
     }
 
-    /// What was at or after `offset` is gone: what comes there is dirty.
+    /// Notes that everything at or after `offset` is gone: what comes there is dirty.
     pub(in crate::log) fn note_cleaned_truncated(&self, offset: i64) {
         let mut cleaned = self.cleaned.lock();
         cleaned.offset = cleaned.offset.map(|cleaned| cleaned.min(offset));

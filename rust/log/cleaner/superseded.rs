@@ -13,7 +13,7 @@ const BITS: u64 = u64::BITS as u64;
 pub struct Superseded {
     words: Vec<u64>,
     first_offset: i64,
-    /// What is behind has no bits.
+    /// The offset from which on there are no bits.
     end_offset: i64,
     later: Later<u64>,
 }
@@ -41,7 +41,7 @@ impl Superseded {
         self.words.len() * size_of::<u64>()
     }
 
-    /// Whether there are bits for all of these.
+    /// True if there are bits for all of these.
     pub fn has(&self, offsets: RangeInclusive<i64>) -> bool {
         self.first_offset <= *offsets.start() && *offsets.end() < self.end_offset
     }

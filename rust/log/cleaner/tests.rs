@@ -156,7 +156,7 @@ pub(super) struct Model {
     dying: Option<u64>,
     /// Where the cleaner's checkpoint stood when the log was opened.
     checkpointed: Option<i64>,
-    /// What is at or behind it was to be cut off.
+    /// The offset from which on the log was to be cut off.
     cut_from: i64,
 }
 
@@ -280,7 +280,8 @@ impl Model {
         Ok(())
     }
 
-    /// What readers of committed records should see: the records before the last stable offset that no transaction took back.
+    /// The entries that readers of committed records should see: the records before the last stable
+    /// offset that no transaction took back.
     fn committed(&self) -> Vec<Entry> {
         let stable = self.log.last_stable_offset();
         let is_aborted = |offset: i64| {
@@ -620,7 +621,7 @@ impl Model {
         }
     }
 
-    /// What the log remembers of producers is there for the next one that opens it.
+    /// Checks that the producers which the log remembers are there for the next one that opens it.
     fn check_producers(&self) {
         if self.lost_committed {
             return;
@@ -645,7 +646,8 @@ impl Model {
         }
     }
 
-    /// What a tool that reads the folder finds wrong. Snapshots are written without an fsync: a power cut may take them.
+    /// The damage that a tool finds that reads the folder. Snapshots are written without an fsync:
+    /// a power cut may take them.
     fn damage(&self) -> Vec<String> {
         let storage: Arc<dyn Storage> = Arc::new(self.storage.clone());
         let report = verify(&storage, Path::new(FOLDER)).unwrap();

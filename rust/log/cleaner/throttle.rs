@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 /// Who waits looks this often whether it still should.
 const STEP: Duration = Duration::from_millis(20);
-/// What was not used is lost after this time: a rest must not be followed by a rush.
+/// The time after which unused bytes are lost: a rest must not be followed by a rush.
 const BURST: Duration = Duration::from_millis(300);
 
 pub struct Throttle {

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use crate::log::transaction_index::AbortedEntry;
 use crate::records::{BatchHeader, Outcome};
 
-/// What is to become of a marker's batch.
+/// The fate of a marker's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkerFate {
     /// Nothing of its transaction was met: it may go once the horizon has passed.

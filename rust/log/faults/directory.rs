@@ -33,7 +33,7 @@ fn config(topic: &str) -> LogConfig {
     }
 }
 
-/// What somebody was told of a partition.
+/// The state of a partition that somebody was told.
 #[derive(Clone, Debug, Default)]
 struct Told {
     /// It exists, and everything before this offset is durable,
@@ -41,7 +41,7 @@ struct Told {
     /// or was deleted, up to here.
     start: i64,
     exists: bool,
-    /// What was written, by offset.
+    /// The batches that were written, by offset.
     appended: Vec<Vec<u8>>,
 }
 

@@ -130,7 +130,7 @@ fn messages(magic: i8, codec: Codec, timestamp_ms: i64) -> Vec<u8> {
     builder.finish(&mut Compressor::default())
 }
 
-/// What somebody sent, with times of his choice.
+/// A batch or message as somebody sent it, with times of his choice.
 fn any_sent(choice: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
     let time = [-1, 0, 1, i64::MAX - 1, i64::MAX][choice(5)];
     match choice(7) {
@@ -188,7 +188,7 @@ fn declared<T>(result: Result<T>) -> Option<T> {
     }
 }
 
-/// What readers ask for.
+/// Reads as readers do.
 fn read(log: &Arc<Log>) {
     for offset in ENDS {
         for upper_bound in [0, offset, i64::MAX] {

@@ -127,7 +127,7 @@ fn size(storage: &FaultyStorage, path: &Path) -> usize {
     storage.metadata(path).unwrap().length as usize
 }
 
-/// What a read at `offset` gives.
+/// The outcome of a read at one offset.
 #[derive(Debug, PartialEq, Eq)]
 enum Served {
     Batch(Vec<u8>),
@@ -266,7 +266,7 @@ fn in_a_producer_snapshot() {
     });
 }
 
-/// What its numbers say cannot be checked, but nothing else suffers.
+/// The numbers in its entries cannot be checked, but nothing else suffers.
 #[test]
 fn in_an_index_of_aborted_transactions() {
     each_flip(".txnindex", |directory, storage, _, _| {

@@ -278,7 +278,8 @@ fn a_deletion_that_the_power_interrupts() {
     ]);
 }
 
-/// What a log whose records were all deleted knew of producers was forgotten by a clean stop, and not by a crash.
+/// The producers of a log whose records were all deleted were forgotten by a clean stop, and not by
+/// a crash.
 #[test]
 fn producers_of_a_log_without_records() {
     run(&[
@@ -305,7 +306,8 @@ fn producers_of_a_log_without_records() {
     ]);
 }
 
-/// What was open before a gap in front of the log's start was forgotten once, and found again by a recovery that began behind the gap.
+/// A transaction that was open before a gap in front of the log's start was forgotten once, and
+/// found again by a recovery that began behind the gap.
 #[test]
 fn a_marker_lost_in_front_of_the_start() {
     let turn = |n: usize, r: usize| Step::Turn {

@@ -23,7 +23,7 @@ struct One {
     storage: FaultyStorage,
     home: Arc<Home>,
     log: Arc<Log>,
-    /// What was answered with success.
+    /// The batches that were answered with success.
     answered: Vec<Vec<u8>>,
 }
 

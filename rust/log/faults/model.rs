@@ -27,12 +27,13 @@ pub struct Model {
     pub storage: FaultyStorage,
     pub log: Arc<Log>,
     pub entries: Vec<Entry>,
-    /// What was deleted from the front.
+    /// The entries that were deleted from the front.
     deleted: Vec<Entry>,
-    /// What was cut off while the disk may not know of it: a power cut may bring it back.
+    /// The entries that were cut off while the disk may not know of it: a power cut may bring them
+    /// back.
     cut_off: Vec<Entry>,
     start: i64,
-    /// What a power cut must not take.
+    /// The offset before which a power cut must not take anything.
     durable: i64,
     /// The durable start offset, as the directory's checkpoint would have it.
     epoch: i32,
@@ -116,7 +117,7 @@ impl Model {
             .map_or(self.start, |last| last.offset + 1)
     }
 
-    /// What the log knows: the producer's last sequence number, -1 if nothing.
+    /// The last sequence number that the log knows of a producer; -1 if it knows none.
     fn known_sequence(&self, id: i64) -> i32 {
         let writer = self.log.writer.lock();
         let producer = writer.producers.producers().find(|(other, _)| *other == id);
@@ -524,7 +525,7 @@ impl Model {
         Ok(())
     }
 
-    /// What ends a transaction, noted as the next entry.
+    /// The marker that ends a transaction, noted as the next entry.
     fn marker(&mut self, producer: i64, commit: bool) -> Vec<u8> {
         let outcome = if commit {
             Outcome::Commit
@@ -575,7 +576,7 @@ impl Model {
         }
     }
 
-    /// What is broken is whole again; if the power is gone, or about to go, it goes and comes back.
+    /// Repairs what is broken; if the power is gone, or about to go, it goes and comes back.
     fn repair(&mut self) -> Option<Stop> {
         let dying = self.dying.take();
         let is_dead = self.storage.is_dead();
@@ -658,7 +659,8 @@ impl Model {
         self.excused(result);
     }
 
-    /// What was shown after a recovery stays, whatever the next power cut takes (KAFKA-10101).
+    /// Checks that entries which were shown after a recovery stay, whatever the next power cut
+    /// takes (KAFKA-10101).
     fn expose_and_cut_again(&mut self, seed: u64, hints: Hints) {
         if self.broken {
             return;
@@ -672,7 +674,7 @@ impl Model {
         self.check_files();
     }
 
-    /// What anybody can learn of the log.
+    /// The state that anybody can learn of the log: entries, start offset, and producers.
     #[allow(clippy::type_complexity)]
     fn shown(&self) -> (Vec<Entry>, i64, Vec<(i64, i16, i32, Option<i64>)>) {
         let writer = self.log.writer.lock();

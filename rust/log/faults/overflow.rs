@@ -22,7 +22,7 @@ use crate::storage::{FaultyStorage, Mode, Storage};
 /// The first offset that does not fit into a segment that begins at 0.
 const BEYOND: i64 = 1 << 31;
 
-/// Whether the segment is the last, and what the directory's checkpoints know.
+/// The segment's place, last or not, and what the directory's checkpoints know.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     is_last: bool,
@@ -141,7 +141,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// What is in the directory, whoever reads it.
+/// The entries in the directory, whoever reads it.
 fn expected(case: Case) -> Vec<Entry> {
     let home = Home::quiet(Arc::new(directory(case)), Path::new(ROOT));
     let log = Log::open(&home, "t-0", config(), Hints::default(), OpenMode::Read).unwrap();

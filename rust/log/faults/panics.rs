@@ -144,7 +144,7 @@ fn check_restart(disk: &Disk, directory: &Arc<LogDirectory>, answered: &str, is_
     assert_eq!(log.flush().unwrap(), end_offset + 1);
 }
 
-/// Whether it came to the panic.
+/// Appends with one operation that panics. True if it came to the panic.
 fn append_with_a_panic(operation: Operation, skip: u64) -> bool {
     let disk = Disk::new();
     let directory = disk.open();
@@ -202,7 +202,7 @@ fn a_flush_that_panics_proves_nothing_from_then_on() {
     check_restart(&disk, &directory, "a", true);
 }
 
-/// Whether it came to the panic.
+/// Cleans with one operation that panics. True if it came to the panic.
 fn clean_with_a_panic(operation: Operation, skip: u64) -> bool {
     let disk = Disk::new();
     let directory = disk.open();

@@ -90,7 +90,8 @@ fn script() -> Vec<Step> {
     ]
 }
 
-/// What a follower does: it gets batches for more than one segment, is cut alone and as one of many, goes on otherwise, follows another, and leads.
+/// The steps of a follower: it gets batches for more than one segment, is cut alone and as one of
+/// many, goes on otherwise, follows another, and leads.
 fn followed() -> Vec<Step> {
     let sent = |bytes, producer, commit| Sent {
         records: 2,

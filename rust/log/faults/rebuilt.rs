@@ -1,4 +1,5 @@
-//! What stands beside the batches (indexes, producer state, aborted transactions, epochs) must be what the batches alone give.
+//! Checks that all that stands beside the batches (indexes, producer state, aborted transactions,
+//! epochs) is what the batches alone give.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What may happen to a log in [`model`](super::model).
+//! The steps that may happen to a log in [`model`](super::model).
 
 use proptest::prelude::*;
 
@@ -143,7 +143,7 @@ pub fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a log does while nothing is broken.
+/// The steps of a log while nothing is broken.
 pub fn workload() -> impl Strategy<Value = Step> {
     step().prop_filter("it breaks something", |step| {
         !matches!(

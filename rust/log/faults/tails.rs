@@ -141,7 +141,7 @@ fn append_last(log: &Log, last: Last, epoch: i32) {
     log.append(&mut bytes, epoch, Origin::Client, 0).unwrap();
 }
 
-/// What may stand where the rest of a batch should be.
+/// Bytes that may stand where the rest of a batch should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
     Nothing,

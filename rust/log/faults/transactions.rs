@@ -1,4 +1,4 @@
-//! What transactions in a log must look like, from the list of everything that was appended.
+//! The transactions that a log must have, computed from the list of everything that was appended.
 //!
 //! Records that were deleted from the front leave two truths: a log that went on knows where a transaction began, one that was recovered
 //! knows its first batch that is left. Readers cannot tell them apart, so both are right.

@@ -1,4 +1,4 @@
-//! What a power cut leaves of a truncation, before anything is recovered.
+//! The state in which a power cut leaves a truncation, before anything is recovered.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -261,7 +261,7 @@ proptest! {
         }
     }
 
-    /// What is kept from call to call does not remember an error.
+    /// The state that is kept from call to call does not remember an error.
     #[test]
     fn after_an_error_the_next_is_read(cuts in prop::collection::vec((1..5_i8, 0..1000_usize, 0..3000_usize), 1..12)) {
         let (mut decompressor, mut compressor) = (Decompressor::default(), Compressor::default());

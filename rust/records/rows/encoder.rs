@@ -13,7 +13,7 @@ use super::error::RowError;
 use crate::murmur2::murmur2;
 use crate::records::{BatchBuilder, BatchOptions, HEADER_BYTES, Header, varint};
 
-/// What `DefaultRecord.MAX_RECORD_OVERHEAD` is in Kafka's clients.
+/// The value of `DefaultRecord.MAX_RECORD_OVERHEAD` in Kafka's clients.
 const RECORD_OVERHEAD_BYTES_MAX: usize = 21;
 
 #[derive(Clone, Copy, Debug)]
@@ -222,7 +222,7 @@ impl RowEncoder {
         Ok(())
     }
 
-    /// Whether a record of at most `bytes` would make the partition's open batch too large.
+    /// True if a record of at most `bytes` would make the partition's open batch too large.
     fn is_full(&self, topic: usize, number: usize, bytes: usize) -> bool {
         let open = self.topics[topic].partitions[number].as_ref();
         open.is_some_and(|open| {

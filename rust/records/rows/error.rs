@@ -1,4 +1,4 @@
-//! What is wrong with a row.
+//! The errors of a row.
 
 use crate::records::RecordError;
 

@@ -24,7 +24,7 @@ fn messages(magic: i8, codec: Codec, records: &[Plain], append_time_ms: Option<i
     builder.finish(&mut Compressor::default())
 }
 
-/// What is left of records in an old format.
+/// The records as they are left in an old format.
 fn seen_in(magic: i8, append_time_ms: Option<i64>, records: &[Plain]) -> Vec<Plain> {
     let plain = |record: &Plain| Plain {
         timestamp_ms: match append_time_ms {

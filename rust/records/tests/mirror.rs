@@ -1,4 +1,4 @@
-//! What a mirror sends of what it fetched.
+//! The batches that a mirror sends of those that it fetched.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What holds for batches as a whole: what is written reads back, and no bytes do harm.
+//! Rules of batches as a whole: what is written reads back, and no bytes do harm.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What is written reads back, and no bytes do harm.
+//! Properties of all batches: what is written reads back, and no bytes do harm.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What producers must obey, transaction markers, the builder.
+//! Rules that producers must obey, transaction markers, the builder.
 
 use super::*;
 
