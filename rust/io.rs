@@ -151,7 +151,7 @@ impl Wake {
     }
 }
 
-/// What a job hands back to the loop.
+/// The result that a job hands back to the loop.
 #[derive(Debug)]
 pub struct Completion<T> {
     pub token: u64,

@@ -58,7 +58,7 @@ pub fn catching<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     })
 }
 
-/// What `work` returns, or an error if it panicked.
+/// Returns what `work` returns, or an error if it panicked.
 pub fn outcome<T, E: From<Panicked>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     catching(work).unwrap_or_else(|panicked| Err(panicked.into()))
 }
@@ -133,7 +133,7 @@ impl<T> Watched<T> {
     }
 }
 
-/// What [`Watched::lock`] gives.
+/// The guard that [`Watched::lock`] gives.
 pub struct Held<'a, T> {
     guard: MutexGuard<'a, T>,
     broken: &'a Broken,

@@ -30,7 +30,7 @@ fn lost<T>(reason: impl Into<String>) -> Result<T, Broken> {
     Err(Broken::Lost(reason.into()))
 }
 
-/// What a frame's size takes.
+/// The bytes of a frame's size.
 pub(super) const SIZE_BYTES: usize = 4;
 /// Memory for an answer is taken in such steps or larger ones, as its bytes come in.
 const STEP_BYTES: usize = 64 * 1024;
@@ -61,7 +61,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// What follows the size.
+    /// The bytes that follow the size.
     pub fn frame(&self) -> &[u8] {
         self.bytes.get(SIZE_BYTES..).unwrap_or_default()
     }

@@ -46,9 +46,10 @@ use crate::wire::fetch::{
 use crate::wire::headers::{parse_response_header, request_frame};
 use crate::wire::{WireError, keys};
 
-/// What an answer has for one partition besides records: its topic's name, which has at most 249 bytes, and fields of less than 100.
+/// The most bytes that an answer has for one partition besides records: its topic's name, which has
+/// at most 249 bytes, and fields of less than 100.
 const ROW_BYTES_MAX: usize = 512;
-/// What an answer has besides partitions.
+/// The most bytes that an answer has besides partitions.
 const HEAD_BYTES_MAX: usize = 64;
 /// An answer with more partitions that were not asked for is not decoded.
 const UNKNOWN_ROWS_MAX: usize = 8;
@@ -193,7 +194,7 @@ struct Worker {
     connection: Option<Connection>,
     answer: Answer,
     correlation_id: i32,
-    /// What was told last about the connection; empty after a good answer.
+    /// The message that was told last about the connection; empty after a good answer.
     told: String,
 }
 
@@ -445,7 +446,8 @@ impl Worker {
     }
 }
 
-/// What comes of one partition's part of an answer; None if its log does not end any more where that begins.
+/// The outcome of one partition's part of an answer; None if its log does not end any more where
+/// that begins.
 fn outcome<Name, Data>(
     append: &Append<'_>,
     asked: &Row,

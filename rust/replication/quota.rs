@@ -27,7 +27,7 @@ const DEBT_TIMES: u32 = 10;
 const DEBT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const NANOS: u128 = 1_000_000_000;
 
-/// What Kafka measures a rate over: so many samples of such a length.
+/// The time over which Kafka measures a rate: so many samples of such a length.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     pub samples: u32,
@@ -52,7 +52,8 @@ struct Rate {
     account: Option<Account>,
 }
 
-/// What went since the quota was used first, or used again after a while.
+/// The account of bytes that went since the quota was used first, or used again after a while, kept
+/// as the time that they cost.
 struct Account {
     /// When that costs no waiting any more. In the past if more might have gone.
     paid_until: Instant,
@@ -135,7 +136,7 @@ impl Throttled {
 
 /// The quota of one side, and what it holds for. All methods may be called from any thread.
 pub struct Quota {
-    /// Whether anything is throttled; a look at it costs nothing.
+    /// True if anything is throttled; a look at it costs nothing.
     is_used: AtomicBool,
     /// Ever recorded.
     bytes: AtomicU64,
@@ -177,7 +178,7 @@ impl Quota {
         self.is_used.store(is_used, Ordering::Relaxed);
     }
 
-    /// Whether any partition is throttled.
+    /// True if any partition is throttled.
     pub fn is_used(&self) -> bool {
         self.is_used.load(Ordering::Relaxed)
     }
@@ -190,7 +191,7 @@ impl Quota {
         }
     }
 
-    /// Whether more went than may, so that throttled partitions have to wait.
+    /// True if more went than may, so that throttled partitions have to wait.
     pub fn is_exceeded(&self) -> bool {
         !self.until_room().is_zero()
     }

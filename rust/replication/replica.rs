@@ -1,4 +1,4 @@
-//! What a fetcher needs of a log.
+//! The part of a log that a fetcher needs.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ const INITIAL_EPOCH: i32 = 0;
 pub(super) const FETCH_SESSION_ID_NOT_FOUND: i16 = 70;
 pub(super) const INVALID_FETCH_SESSION_EPOCH: i16 = 71;
 
-/// What is asked of one partition.
+/// The fields that are asked of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub offset: i64,
@@ -37,7 +37,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Whether the leader would be told the same.
+    /// True if the leader would be told the same.
     fn says_the_same(&self, other: &Self) -> bool {
         let generation = other.generation;
         Row {
@@ -47,7 +47,7 @@ impl Row {
     }
 }
 
-/// What a request names.
+/// The partitions that a request names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Named {
     /// Indexes of the rows that are named, in the order of the request.
@@ -70,7 +70,8 @@ pub(super) enum Refused {
 pub(super) struct Session {
     id: i32,
     epoch: i32,
-    /// What the leader knows once it has the request that was made last, in the order of the keys.
+    /// The rows that the leader knows once it has the request that was made last, in the order of
+    /// the keys.
     rows: Vec<(PartitionKey, Row)>,
     /// A full request begins with the partition behind this one: without a session, the first partitions of a request could fill every answer.
     after: Option<PartitionKey>,
@@ -102,7 +103,8 @@ impl Session {
         &self.rows
     }
 
-    /// What a request for `wanted` names; `wanted` is in the order of the keys, and is what the session has from now on.
+    /// The partitions that a request for `wanted` names; `wanted` is in the order of the keys, and
+    /// is what the session has from now on.
     pub fn request(&mut self, wanted: Vec<(PartitionKey, Row)>) -> Named {
         debug_assert!(wanted.is_sorted_by(|one, next| one.0 < next.0));
         let before = std::mem::replace(&mut self.rows, wanted);

@@ -1,4 +1,4 @@
-//! What a fetcher's thread and the control plane share: partitions, events and figures.
+//! The state that a fetcher's thread and the control plane share: partitions, events and figures.
 //!
 //! One lock, held for moments only: an append runs without it, and `append_of` says for which partition. So adding partitions, taking events and
 //! looking at figures never wait for a disk; [`Table::remove`] does, if the append is for a partition that it removes.
@@ -47,7 +47,8 @@ const LEADER_LEARNS: Duration = Duration::from_millis(50);
 const LOOKS_AT_QUOTA: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(1);
 
-/// What an event is about. All but `Delayed`, `Connection` and a `Panic` of the thread have paused the partition until it is added again.
+/// The cause of an event. All but `Delayed`, `Connection` and a `Panic` of the thread have paused
+/// the partition until it is added again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The leader's log parts from ours: `epoch` and `offset` are the end of the leader's largest epoch that is not above ours.
@@ -103,7 +104,7 @@ pub struct Event {
     pub message: String,
 }
 
-/// What became of one partition's part of an answer.
+/// The outcome of one partition's part of an answer.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// Everything is appended and noted.
@@ -202,8 +203,9 @@ impl Entry {
         }
     }
 
-    /// Whether it may have to wait for the quota. Not a replica that has all that is committed: it is in sync, and is to stay so. One that was not
-    /// answered yet may be in sync too, and is asked for once.
+    /// True if the replica may have to wait for the quota. Not a replica that has all that is
+    /// committed: it is in sync, and is to stay so. One that was not answered yet may be in sync
+    /// too, and is asked for once.
     fn lags(&self) -> bool {
         self.leader_high_watermark > self.replica.end_offset()
     }
@@ -257,7 +259,7 @@ pub(super) struct Table {
     pub buffer_bytes: AtomicUsize,
 }
 
-/// What the table says to a partition's part of an answer.
+/// The answer of the table to a partition's part of a Fetch answer.
 pub(super) enum Begun<'a> {
     /// Nobody wants it: the partition was removed, paused or delayed.
     Unwanted,

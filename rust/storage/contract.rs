@@ -1,4 +1,4 @@
-//! What every storage must do, run against the real one and the one in memory.
+//! The contract that every storage must keep, run against the real one and the one in memory.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -20,7 +20,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::{Entry, File, Metadata, Mode, Storage};
 
-/// What an operation does to the disk.
+/// An operation on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Open,
@@ -36,13 +36,14 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether it makes a difference to what a power cut leaves. Opening a file that has to be created is counted too.
+    /// True if the operation makes a difference to what a power cut leaves. Opening a file that has
+    /// to be created is counted too.
     fn is_change(self) -> bool {
         !matches!(self, Self::Open | Self::Read)
     }
 }
 
-/// What [`Fault::Panic`] says.
+/// The message of [`Fault::Panic`].
 pub const PANIC: &str = "a panic on purpose";
 
 /// How it breaks.
@@ -286,7 +287,7 @@ impl FaultyStorage {
         disk.power_until = disk.change_count + changes;
     }
 
-    /// Whether the power is gone.
+    /// True if the power is gone.
     pub fn is_dead(&self) -> bool {
         let disk = self.0.lock();
         disk.change_count > disk.power_until
@@ -350,7 +351,7 @@ impl FaultyStorage {
 }
 
 impl Disk {
-    /// What is to happen to this operation: None if it works.
+    /// The fault that is to happen to this operation: None if it works.
     fn fault(&mut self, operation: Operation) -> Option<Fault> {
         if operation.is_change() {
             self.change_count += 1;

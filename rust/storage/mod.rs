@@ -33,7 +33,7 @@ pub enum Mode {
     Replace,
 }
 
-/// What a path names.
+/// The file or folder that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub length: u64,
@@ -99,7 +99,7 @@ pub trait Storage: Send + Sync + 'static {
     /// Returns when the names in `directory` would survive a power cut.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// Whether there is `sync_all`, and it tells when something could not be written.
+    /// True if there is `sync_all`, and it tells when something could not be written.
     fn can_sync_all(&self) -> bool;
 
     /// Returns when everything on the file system of `directory` would survive a power cut: what its other users wrote, too.

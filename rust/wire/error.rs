@@ -1,4 +1,4 @@
-//! What can be wrong with bytes or with a message: always which field, and at which byte.
+//! The errors of bytes or of a message: always which field, and at which byte.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ pub enum WireError {
     },
 }
 
-/// What is wrong at a position, before anybody knows the field's name.
+/// The problem at a position, before anybody knows the field's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     #[error("{needed} bytes are needed, {left} are left")]
@@ -97,7 +97,7 @@ impl WireError {
         }
     }
 
-    /// Whether the fault is in our own message, not in the peer's bytes.
+    /// True if the fault is in our own message, not in the peer's bytes.
     pub fn is_local(&self) -> bool {
         !matches!(self, WireError::Malformed { .. })
     }

@@ -47,7 +47,7 @@ pub struct RequestHeader {
     pub correlation_id: i32,
     /// Where in the frame the client id is; text from outside, not yet known to be UTF-8.
     pub client_id: Option<Range<usize>>,
-    /// Whether the bodies of this version are in the flexible encoding.
+    /// True if the bodies of this version are in the flexible encoding.
     pub is_flexible: bool,
     /// Where in the frame the body begins.
     pub body_start: usize,

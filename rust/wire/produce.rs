@@ -120,7 +120,7 @@ pub fn format_problem(version: i16, records: &[u8]) -> Option<(i16, &'static str
     (version < ZSTD_SINCE && attributes & 7 == 4).then_some((76, "zstd needs Produce 7 or later"))
 }
 
-/// What became of one partition's records.
+/// The outcome of one partition's records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionResult<'a> {
     pub topic: &'a [u8],

@@ -56,7 +56,7 @@ pub struct Field {
     pub nullable: Versions,
     /// The tag, and the versions in which the field is a tagged one.
     pub tagged: Option<(u32, Versions)>,
-    /// Whether a value may be dropped silently when the version lacks the field.
+    /// True if a value may be dropped silently when the version lacks the field.
     pub ignorable: bool,
 }
 

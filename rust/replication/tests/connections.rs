@@ -99,7 +99,7 @@ fn a_frame_that_announces_too_much_costs_no_memory() {
     assert_eq!(fetching.fetcher.figures().buffer_bytes, 64 * 1024);
 }
 
-/// What becomes of the bytes of an answer.
+/// A change to the bytes of an answer.
 type Damage = fn(&mut Vec<u8>);
 
 #[test]

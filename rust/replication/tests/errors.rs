@@ -1,4 +1,5 @@
-//! What pauses a partition: each time the other one of the same leader goes on, and adding it again resumes it.
+//! Problems that pause a partition: each time the other one of the same leader goes on, and adding
+//! it again resumes it.
 
 use super::leader::{Leader, Row, failing, good};
 use super::*;

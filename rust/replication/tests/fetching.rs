@@ -1,4 +1,4 @@
-//! What is fetched, and in which session.
+//! The records that are fetched, and in which session.
 
 use super::leader::{Leader, failing, good};
 use super::*;

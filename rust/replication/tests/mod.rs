@@ -192,7 +192,7 @@ impl<F: Fn(&[u8], i32) -> Result<(), LogError> + Send + Sync> Replica for Acting
     }
 }
 
-/// What an event says, without its message.
+/// The fields of an event, without its message.
 pub fn said(event: &Event) -> (String, Kind, i16, i32, i64) {
     let name = event.partition.as_ref();
     let name = name.map_or_else(String::new, ToString::to_string);

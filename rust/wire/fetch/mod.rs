@@ -48,7 +48,7 @@ pub fn is_failure(error_code: i16) -> bool {
 /// The fewest bytes of a topic, in a request or a response.
 const TOPIC_BYTES_MIN: usize = 2;
 
-/// Whether the version is flexible.
+/// True if the version is flexible. An error if nobody knows it.
 fn known(version: i16) -> Result<bool, WireError> {
     if (0..=VERSION_MAX).contains(&version) {
         return Ok(version >= FLEXIBLE_SINCE);

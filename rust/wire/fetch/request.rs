@@ -201,7 +201,8 @@ impl FetchRequest {
         self.partitions.truncate(kept);
     }
 
-    /// Whether a partition may be named twice. Most clients name each topic once, and its partitions in order.
+    /// True if a partition may be named twice. Most clients name each topic once, and its
+    /// partitions in order.
     fn may_repeat(&self, body: &[u8]) -> bool {
         let mut topics = HashSet::new();
         let mut chunks = self

@@ -18,7 +18,7 @@ const ABORTED_BYTES_MIN: usize = 8 + 8;
 /// Enough for what stands between the records of two partitions.
 const BETWEEN_BYTES: usize = 128;
 
-/// What a response says of all partitions together.
+/// The fields of a response about all partitions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseHead {
     pub throttle_time_ms: i32,
@@ -67,7 +67,7 @@ impl<Name, Data> PartitionResponse<Name, Data> {
     }
 }
 
-/// What a server sends as a partition's records.
+/// The records of a partition, as a server sends them.
 pub enum RecordData {
     Empty,
     /// Records that had to be made (converted), or that somebody holds in memory.
@@ -169,7 +169,7 @@ pub fn encode_rows<'a>(
     Ok(pieces)
 }
 
-/// What was written since the last records.
+/// The bytes that were written since the last records.
 fn between(writer: &mut Writer) -> Vec<u8> {
     std::mem::replace(writer, Writer::with_capacity(BETWEEN_BYTES)).into_bytes()
 }

@@ -164,7 +164,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 }
 
 impl Row {
-    /// What a version can say of it, without its records.
+    /// The row as a version can say it, without its records.
     fn response(&self, version: i16) -> PartitionResponse<&[u8], ()> {
         let (partition, error_code, high_watermark, stable, start, replica) = self.numbers;
         let mut response =
@@ -207,7 +207,7 @@ impl Row {
     }
 }
 
-/// What the hub would send.
+/// The bytes that the hub would send.
 fn flatten(pieces: Vec<Piece>) -> Vec<u8> {
     assert!(matches!(pieces.first(), Some(Piece::Bytes(_))));
     let mut body = Vec::new();

@@ -78,7 +78,7 @@ pub trait Build {
         id: usize,
         fields: Drain<'_, Self::Value>,
     ) -> Result<Self::Value, Self::Error>;
-    /// What a slot holds when the version lacks it or the sender left it out.
+    /// The value of a slot that the version lacks or the sender left out.
     fn default(&mut self, id: usize, slot: usize) -> Result<Self::Value, Self::Error>;
 }
 
@@ -97,7 +97,7 @@ pub trait Take: Sized {
     fn bytes<R>(&self, use_it: impl FnOnce(&[u8]) -> R) -> Result<R, Self::Error>;
     fn count(&self) -> Result<usize, Self::Error>;
     fn item(&self, index: usize) -> Result<Self, Self::Error>;
-    /// Whether the `count` items of this list are encoded later, by `encode_items`: they belong at
+    /// True if the `count` items of this list are encoded later, by `encode_items`: they belong at
     /// `position` of what is written.
     fn is_later(&self, _item: &Arc<Op>, _position: usize, _count: usize) -> bool {
         false
