@@ -1,4 +1,4 @@
-"""What every test may use: skips that cannot hide, free ports, and Kafka, ZooKeeper and our own broker as processes.
+"""Fixtures of every test: skips that cannot hide, free ports, and Kafka, ZooKeeper and our own broker as processes.
 
 Servers of a failed test are shown with the end of their output; the whole is kept in pytest's temporary folder.
 """
@@ -83,7 +83,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         gc.collect()
 
 
-#: What a soak test may take; any other has pyproject's `timeout`.
+#: The time that a soak test may take; any other has pyproject's `timeout`.
 SOAK_SECONDS = 3 * 3600
 
 
@@ -95,8 +95,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(SOAK_SECONDS))
 
 
-#: What tests of several files share: the one Spark session of a run (a file names its type), and the machine, as far as
-#: one cluster at a time is enough for it.
+#: The things that tests of several files share: the one Spark session of a run (a file names its type), and the
+#: machine, as far as one cluster at a time is enough for it.
 _SHARED = ("spark", "cluster", "")
 _CLUSTERS = Path(__file__).with_name("cluster")
 

@@ -47,7 +47,7 @@ LEASED = [
 
 
 def parts() -> dict[str, list[str]]:
-    """What pytest is given for each part."""
+    """The arguments of pytest for each part."""
     tests = ROOT / "tests"
     folders = sorted(path.name for path in tests.iterdir() if any(path.rglob("test_*.py")))
     beside = sorted(str(path.relative_to(ROOT)) for path in tests.glob("test_*.py"))

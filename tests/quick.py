@@ -1,4 +1,4 @@
-"""What one runs before each commit, in three minutes where nothing in Rust changed: `make quick`.
+"""Checks to run before each commit, in three minutes where nothing in Rust changed: `make quick`.
 
 Lint of the files that changed since the last commit, and the tests of the rooms that they are in. A room has the tests
 that notice most of its faults in little time; the gate (`make test`) has the rest.
@@ -75,7 +75,7 @@ def changed() -> list[str]:
 
 
 def tests_for(files: list[str]) -> list[str]:
-    """What pytest is given: the rooms' tests, and those tests that changed themselves."""
+    """The arguments of pytest: the rooms' tests, and those tests that changed themselves."""
     chosen = dict.fromkeys(ALWAYS)
     for file in files:
         if file.startswith("tests/") and Path(file).name.startswith("test_"):

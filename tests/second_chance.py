@@ -30,7 +30,7 @@ class Failure:
     test: str
     #: The first line of the error.
     line: str
-    #: Whether the test itself can be run again: it was collected, and its process lived.
+    #: True if the test itself can be run again: it was collected, and its process lived.
     is_a_test: bool
 
 

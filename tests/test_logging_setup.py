@@ -21,7 +21,7 @@ from ottla.logging_setup import (
 
 @pytest.fixture
 def lines() -> Iterator[list[logging.LogRecord]]:
-    """What the logger `repeated` was given."""
+    """The records that the logger `repeated` was given."""
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
     handler.emit = records.append  # type: ignore[method-assign]

@@ -65,7 +65,7 @@ EXCEPTIONS = {
 
 
 class Reader(ast.NodeVisitor):
-    """What the functions of one module do with time: `found` are pairs of a function's name and a line."""
+    """Reads what the functions of one module do with time: `found` are pairs of a function's name and a line."""
 
     def __init__(self, source: str) -> None:
         self.found: list[tuple[str, int]] = []
@@ -176,7 +176,7 @@ class Reader(ast.NodeVisitor):
 
 
 def is_moment(node: ast.AST | None) -> bool:
-    """Whether a value may be a moment or a duration: a clock that was read, a name, a difference, one of several."""
+    """True if a value may be a moment or a duration: a clock that was read, a name, a difference, one of several."""
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         return name in {*CLOCKS, "current_time", "min", "max", "abs", "round", "int", "float"}

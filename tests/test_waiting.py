@@ -1,4 +1,4 @@
-"""What tests wait with, under clocks of their own."""
+"""The waits of tests, under clocks of their own."""
 
 import pytest
 import trio

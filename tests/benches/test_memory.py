@@ -1,4 +1,4 @@
-"""What is held present for a case: as much as it took before, given free while it is taken."""
+"""The memory that is held present for a case: as much as it took before, given free while it is taken."""
 
 import threading
 
@@ -48,7 +48,7 @@ def machine(monkeypatch):
 
 
 def measured(known: Memory, machine: Machine, case: str, size: int, is_rehearsal: bool = False) -> int:
-    """What was held when the case began, given that `size` is taken in it."""
+    """The bytes that were held when the case began, given that `size` is taken in it."""
     with known.ready(case, is_rehearsal):
         held = machine.held + AHEAD
         machine.take(size)

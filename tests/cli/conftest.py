@@ -18,7 +18,7 @@ from tests.peers.ottla import Brokers
 
 @dataclass(frozen=True)
 class Result:
-    """What a command did: its exit code and all it printed."""
+    """The result of a command: its exit code and all it printed."""
 
     code: int
     out: str

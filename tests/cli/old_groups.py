@@ -74,13 +74,13 @@ class Old:
         return name
 
     def offsets(self, group: str, topic: str) -> dict[str, str]:
-        """What ZooKeeper has."""
+        """The group's offsets in ZooKeeper, by partition."""
         path = f"/consumers/{group}/offsets/{topic}"
         found = self.client.get_children(path) if self.client.exists(path) else []
         return {each: self.client.get(f"{path}/{each}")[0].decode() for each in sorted(found)}
 
     def commit_in_kafka(self, group: str, topic: str, *offsets: int) -> None:
-        """What old consumers do with `offsets.storage=kafka`."""
+        """Commits offsets as old consumers do with `offsets.storage=kafka`."""
         with SimpleConsumer("127.0.0.1", self.port) as own:
             places = {TopicPartition(topic, number): offset for number, offset in enumerate(offsets)}
             own.commit_offsets(group, places, storage="kafka")

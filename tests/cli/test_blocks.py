@@ -48,7 +48,7 @@ def ran(command: list[str], folder: Path) -> str:
 
 @contextmanager
 def running(command: list[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """What does not end by itself."""
+    """A command that does not end by itself; it is killed in the end."""
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment) as process:
         try:

@@ -84,7 +84,7 @@ def test_a_cluster_of_its_own(ottla: Ottla, folder: Path) -> None:
 
 
 def one_of(ottla: Ottla, *arguments: str) -> dict[str, object]:
-    """What `ottla cluster status` says."""
+    """The only row of `ottla cluster status --json`."""
     (found,) = ottla("cluster", "status", "--json", *arguments).json
     assert isinstance(found, dict)
     return found

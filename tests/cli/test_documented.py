@@ -1,4 +1,4 @@
-"""What pages tell people to type: links lead somewhere, commands, options and settings exist, and programs run."""
+"""Pages as people follow them: links lead somewhere, commands, options and settings exist, and programs run."""
 
 import dataclasses
 import pkgutil

@@ -30,7 +30,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def ottla(world: World, *arguments: str, code: int = 0) -> tuple[str, str]:
-    """What the command says on stdout and stderr."""
+    """The command's output on stdout and stderr."""
     command = [sys.executable, "-m", "ottla", *arguments, "--bootstrap", world.bootstrap]
     with trio.fail_after(PATIENCE_S):
         found = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)

@@ -1,4 +1,4 @@
-"""What operators ask of a cluster with a hundred thousand partitions: answered in bounds of time and memory.
+"""Questions of operators about a cluster with a hundred thousand partitions: answered in bounds of time and memory.
 
 The cluster is made up: four addresses at which one server answers as brokers would. Three of them have all partitions,
 of which a tenth is not in sync on the third; the first is preferred for two thirds of them, the second for the others;
@@ -157,7 +157,7 @@ class MadeUp:
 
 @dataclass(frozen=True)
 class Done:
-    """What a command printed, and what its process used."""
+    """The output of a command, and what its process used."""
 
     out: str
     cpu_s: float

@@ -1,4 +1,4 @@
-"""What README tells people to type is typed, and its links lead somewhere."""
+"""The commands that README tells people to type are typed, and its links lead somewhere."""
 
 import os
 import re

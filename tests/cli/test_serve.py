@@ -37,7 +37,7 @@ def serve(*arguments: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], r
 
 
 def refused(*arguments: str, cwd: Path) -> str:
-    """What a broker that cannot start says on stderr; it must end with 1 and not be ready."""
+    """The stderr of a broker that cannot start; it must end with 1 and not be ready."""
     command = [sys.executable, "-m", "ottla", "serve", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, cwd=cwd)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr

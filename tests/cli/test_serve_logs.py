@@ -1,4 +1,4 @@
-"""What `ottla serve` logs: in JSON, without secrets, and without saying the same thing at every request."""
+"""The log of `ottla serve`: in JSON, without secrets, and without saying the same thing at every request."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from tests.support.settings import BROKER_LOGGER, alter
 from tests.support.waiting import PATIENCE_S, eventually
 
 SECRET = 'p4ss"word of the \\ keystore'
-#: What a client derives from a password: whoever has it can guess passwords.
+#: The key that a client derives from a password: whoever has it can guess passwords.
 SALTED = b"salted-password-bytes"
 
 

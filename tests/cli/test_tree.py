@@ -142,7 +142,9 @@ MARK = f"{TREE_FILE}.moved"
 
 @pytest.mark.zookeeper
 def test_a_tree_that_moved_is_not_moved_again_over_its_cluster(ottla: Ottla, data: Path, zookeeper: str) -> None:
-    """What is there may be newer, and `--replace` is easily said. Where there is no cluster, it may go once more."""
+    """The cluster in the tree may be newer, and `--replace` is easily said. Where there is no cluster, it may go once
+    more.
+    """
     export = ("tree", "export", "--data-dir", str(data), "--zookeeper")
     ottla(*export, zookeeper)
     mark = (data / MARK).read_text()

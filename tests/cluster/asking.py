@@ -1,4 +1,4 @@
-"""What a test asks one chosen broker for itself, where a client library would ask whoever is right."""
+"""Requests of a test to one chosen broker, where a client library would ask whoever is right."""
 
 import itertools
 import os
@@ -172,7 +172,7 @@ def wrote(connection: Client, topic: str, name: str, producer: Any, value: bytes
 
 
 def committed(cluster: Cluster, topic: str) -> list[bytes]:
-    """What readers of committed records see in the topic's only partition, up to the last stable offset."""
+    """The values that readers of committed records see in the topic's only partition, up to the last stable offset."""
     with cluster.clients.inside():
         consumer = ck.Consumer(
             {
@@ -201,7 +201,9 @@ def committed(cluster: Cluster, topic: str) -> list[bytes]:
 
 
 def open_transactions(cluster: Cluster, *topics: str) -> list[str]:
-    """What is left open in the partitions of these topics and by the coordinators; nothing if all has ended."""
+    """The transactions that are left open in the partitions of these topics and by the coordinators, in words; empty if
+    all have ended.
+    """
     found: list[str] = []
     for topic in topics:
         for index, state in cluster.observer.states(topic).items():

@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 
 
 class Bank:
-    """What tellers did, by the numbers of their transfers. While it is `shut` no transfer is under way."""
+    """The work of the tellers, by the numbers of their transfers. While it is `shut` no transfer is under way."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()

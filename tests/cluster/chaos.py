@@ -24,9 +24,9 @@ from tests.support.waiting import eventually
 
 #: After a fault: a session ends, a leader is elected, a producer that has waited comes back.
 RECOVERY_S = 120.0
-#: What lasts for a time, because nothing that could be waited for comes of it.
+#: The lengths of faults that last for a time, because nothing that could be waited for comes of it.
 SHORT_S, LONG_S = 1.0, 1.5 * SESSION_MS / 1000
-#: What a broker says when a log directory has failed.
+#: The words of a broker when a log directory has failed.
 NOTICED = "offline until a restart"
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 

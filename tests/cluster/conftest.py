@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.kinds import OTTLA
 from tests.cluster.stand import Cluster
 
-#: What each broker is instead of Ottla, to see whether a fault that a test finds is the broker's or the test's:
+#: The kind of each broker instead of Ottla, to see whether a fault that a test finds is the broker's or the test's:
 #: OTTLA_CLUSTER_KINDS=kafka,kafka,kafka.
 KINDS = tuple(kinds.split(",")) if (kinds := os.environ.get("OTTLA_CLUSTER_KINDS")) else OTTLA
 

@@ -1,5 +1,5 @@
-"""What living brokers answer while coordinators fail over: each is asked all that clients ask coordinators, again and
-again, from before the kill until the next coordinator serves.
+"""The answers of living brokers while coordinators fail over: each is asked all that clients ask coordinators, again
+and again, from before the kill until the next coordinator serves.
 """
 
 import itertools

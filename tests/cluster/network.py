@@ -40,7 +40,7 @@ from tests.peers.skips import require
 
 _CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-#: What receives on a link. It may be the same everywhere, because no link has more than one receiver.
+#: The address that receives on a link. It may be the same everywhere, because no link has more than one receiver.
 _HARDWARE_ADDRESS = "02:00:00:00:00:01"
 #: New devices take these: no IPv6, which would talk by itself, and no doubts about the device a packet comes from.
 _SETTINGS = {
@@ -76,7 +76,7 @@ class Namespace:
 
     @property
     def path(self) -> str:
-        """What `ip` takes for the namespace."""
+        """The path of the namespace, as `ip` takes it."""
         return f"/proc/{os.getpid()}/fd/{self.descriptor}"
 
     @contextmanager
@@ -162,7 +162,7 @@ class Namespaces:
 
     @contextmanager
     def cut_one_way(self, source: str, target: str) -> Iterator[None]:
-        """What `source` sends to `target` is lost; the other direction works."""
+        """Loses all that `source` sends to `target`; the other direction works."""
         with self._lose([(source, target)]):
             yield
 

@@ -1,4 +1,4 @@
-"""What a cluster says about itself: the tree in ZooKeeper, what brokers tell clients, and how both went over time."""
+"""A cluster as it describes itself: the tree in ZooKeeper, what brokers tell clients, and how both went over time."""
 
 import itertools
 import json
@@ -99,7 +99,7 @@ class Observer:
         return found
 
     def in_sync(self, topic: str) -> bool:
-        """Whether every assigned replica of every partition is in sync, and its leader knows and serves consumers.
+        """True if every assigned replica of every partition is in sync, and its leader knows and serves consumers.
 
         The tree alone is not enough: when all brokers went at once it says what was true before, and otherwise it says
         it before the leaders have heard.
@@ -155,7 +155,7 @@ class Observer:
             return -1
 
     def states_known_to(self, broker: int, topic: str) -> dict[int, PartitionState]:
-        """What the broker tells clients of the topic's partitions."""
+        """The states of the topic's partitions, as the broker tells clients."""
         (row,) = self._metadata(broker, topic).topics
         return {
             one.partition_index: PartitionState(one.leader_id, one.leader_epoch, frozenset(one.isr_nodes))
@@ -163,7 +163,7 @@ class Observer:
         }
 
     def _serves(self, leader: int, topic: str, led: dict[int, PartitionState]) -> bool:
-        """Whether the leader tells clients of these states, and tells consumers the high watermark of each partition.
+        """True if the leader tells clients of these states, and tells consumers the high watermark of each partition.
 
         A new leader does the latter once the high watermark is known to be right (KIP-207).
         """
@@ -195,7 +195,7 @@ class Observer:
 
 
 class Chronicle(threading.Thread):
-    """What happened to the partitions of some topics inside its `with` block.
+    """The history of the partitions of some topics inside its `with` block.
 
     States come by watches of the tree: where several changes follow each other at once, only the last is seen. High
     watermarks are asked of the leaders, several times a second; what they answer with an error does not count.
@@ -298,7 +298,8 @@ class Chronicle(threading.Thread):
         ]
 
     def check(self) -> None:
-        """What holds whatever happens: epochs and versions grow, a leader is in sync, and watermarks never go back.
+        """Checks what holds whatever happens: epochs and versions grow, a leader is in sync, and watermarks never go
+        back.
 
         A new leader that does not know the high watermark yet says so to consumers (KIP-207), and is not counted.
         """

@@ -15,7 +15,7 @@ from tests.cluster.stand import Cluster
 from tests.support.waiting import eventually
 
 Targets = Mapping[TopicPartition, list[int] | None]
-#: What an order may meet, and is repeated for: another controller, or one that is not known yet.
+#: The errors that an order may meet, and is repeated for: another controller, or one that is not known yet.
 MOVED = {"NOT_CONTROLLER"}
 
 

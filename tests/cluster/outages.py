@@ -14,8 +14,8 @@ RECOVERY_S = 10.0
 
 
 def without(cluster: Cluster, zookeepers: Sequence[ZooKeeper], outage_s: float) -> float:
-    """What the brokers decided before holds: writes and reads go on. Nothing new is decided until ZooKeeper is back.
-    Returns the seconds from then until a topic was made.
+    """Checks that the brokers' earlier decisions hold: writes and reads go on. Nothing new is decided until ZooKeeper
+    is back. Returns the seconds from then until a topic was made.
     """
     pids = [member.server.pid for member in cluster.brokers]
     with Round(cluster, settings.seed(), copies=False) as load:

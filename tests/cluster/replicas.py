@@ -1,4 +1,5 @@
-"""Whether the replicas of a topic hold the same log, read from their folders without any code of this project's own.
+"""Compares the replicas of a topic, which must hold the same log, read from their folders without any code of this
+project's own.
 
 Replicas of a topic that is not compacted hold the same batches byte by byte, where their offsets overlap: old segments
 go at different times, so that one log may begin later. A batch is compared by its offsets, its leader epoch and its
@@ -29,7 +30,7 @@ SHOWN = 5
 
 
 class Row(NamedTuple):
-    """What is compared of a batch."""
+    """The fields of a batch that are compared."""
 
     base_offset: int
     last_offset: int
@@ -63,7 +64,7 @@ def logs_equal(directories: Sequence[Path], *topics: str, compacted: bool = Fals
 def differences(
     directories: Sequence[Path], topic: str, *, compacted: bool = False, replicas: int | None = None
 ) -> list[str]:
-    """What differs between the replicas; nothing if they are equal."""
+    """The differences between the replicas, in words; empty if they are equal."""
     wanted = len(directories) if replicas is None else replicas
     compare = _by_key if compacted else _by_batch
     folders = partitions(directories, topic)
@@ -99,7 +100,7 @@ def rows(folder: Path) -> list[Row]:
 
 
 def sent_anew(folder: Path, offsets: Sequence[int]) -> bool:
-    """Whether a producer itself wrote a record again, at each of these offsets under a higher epoch than before.
+    """True if a producer itself wrote a record again, at each of these offsets under a higher epoch than before.
 
     Then a broker has no means to know the record. librdkafka does so when leaders change (librdkafka 4953): it may send
     to the new leader before the old one has refused what is on its way there. The new leader refuses that in its turn,
@@ -117,8 +118,8 @@ def sent_anew(folder: Path, offsets: Sequence[int]) -> bool:
 
 
 def misplaced(directories: Sequence[Path], history: Iterable[Operation], *topics: str) -> list[str]:
-    """What became of each acknowledged record of these topics that is not in every replica at the offset at which it
-    was acknowledged: whether it is at another offset, only in some replicas, or lost. One that retention has taken away
+    """The fate of each acknowledged record of these topics that is not in every replica at the offset at which it was
+    acknowledged: whether it is at another offset, only in some replicas, or lost. One that retention has taken away
     counts as there, and so does one without an offset (`load.offset_of`) that is there at any.
     """
     sent: dict[tuple[str, int], list[Send]] = defaultdict(list)

@@ -267,7 +267,7 @@ class Round:
         return found
 
     def committed(self) -> dict[int, int]:
-        """What the copier's group has committed, where no transaction may change it any more."""
+        """The offsets that the copier's group has committed, where no transaction may change them any more."""
         if self.onlooker is None:
             return {}
         rows = [ck.TopicPartition(self.plain, index) for index in range(PARTITIONS)]
@@ -306,7 +306,7 @@ class Round:
         return misplaced(self.cluster.directories, self.history, *self.topics)
 
     def _is_writers_own(self, anomaly: Anomaly) -> bool:
-        """Whether a record is there twice because its writer sent it anew."""
+        """True if a record is there twice because its writer sent it anew."""
         topic, index = anomaly.partition  # type: ignore[misc]
         if anomaly.kind != "duplicate" or topic != self.plain:
             return False
@@ -317,7 +317,7 @@ class Round:
         return is_own
 
     def _values(self, topic: str) -> dict[int, list[int]]:
-        """What the reader of committed records saw in each partition."""
+        """The values that the reader of committed records saw in each partition."""
         found: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
         for operation in self.readers[0].history:
             for step in operation.steps:

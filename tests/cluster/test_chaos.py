@@ -53,7 +53,7 @@ PASSING = {"segment.bytes": "5000", "retention.bytes": "20000"}
 
 
 class Cost(NamedTuple):
-    """What a broker's process takes."""
+    """The resources that a broker's process takes."""
 
     pid: int
     resident_bytes: int

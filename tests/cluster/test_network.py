@@ -85,7 +85,7 @@ def test_a_cut_is_between_two(nodes: Namespaces) -> None:
 
 
 def test_one_way(nodes: Namespaces) -> None:
-    """What the other side says still arrives: a datagram needs no answer."""
+    """Datagrams of the other side still arrive: they need no answer."""
     boxes = {}
     for name in ("one", "two"):
         with nodes[name].inside():
@@ -129,7 +129,7 @@ def test_overlapping_cuts_do_not_heal_each_other(nodes: Namespaces) -> None:
 
 
 def test_a_connection_outlives_a_cut(nodes: Namespaces) -> None:
-    """What was lost is sent again, as TCP does."""
+    """Bytes that were lost are sent again, as TCP does."""
     with connect(nodes, "one", "two") as connection:
         connection.settimeout(LOST_S)
         with nodes.cut("one", "two"):

@@ -1,4 +1,4 @@
-"""What is promised of a record by how many replicas its topic has, how many of them `min.insync.replicas` asks for, and
+"""The promises for a record by how many replicas its topic has, how many of them `min.insync.replicas` asks for, and
 what its producer waits for: the table in `docs/cluster.md`, cell by cell, under each fault.
 
 The worst moment is made: the followers stand still while the last records are written, and the fault comes then. So an
@@ -51,7 +51,7 @@ class Kind(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """What becomes of acknowledged records, and of writing until the fault is over."""
+    """The fate of acknowledged records, and of writing until the fault is over."""
 
     records: str
     writing: str
@@ -182,7 +182,7 @@ class Topics:
         return done
 
     def _is_sent(self, member: Member, topic: str, value: bytes) -> bool:
-        """Whether a write with acks=0 was taken: where one is not, the connection ends, which says so."""
+        """True if a write with acks=0 was taken: where one is not, the connection ends, which says so."""
         with asking.client(self.cluster, member, timeout_ms=20_000) as client, contextlib.suppress(ConnectionLost):
             client.produce_silently(topic, batch(value))
             # Its turn comes after the write's.
@@ -234,7 +234,7 @@ class Topics:
         return self.cluster.observer.state(kind.topic)
 
     def lost(self, kind: Kind) -> list[bytes]:
-        """What was acknowledged, and cannot be read."""
+        """The values that were acknowledged, and cannot be read."""
         with asking.client(self.cluster, self.cluster.leader(kind.topic)) as client:
 
             def end() -> tuple[int] | None:
@@ -273,7 +273,7 @@ def power(topics: Topics) -> Iterator[None]:
 
 @contextlib.contextmanager
 def gone(topics: Topics, happen: Callable[[Member], None]) -> Iterator[None]:
-    """What ends the leader, in the worst moment; in the end it comes back."""
+    """Ends the leader, in the worst moment; in the end it comes back."""
     leader, *others = topics.brokers
     with paused(*others):
         topics.last_moment()

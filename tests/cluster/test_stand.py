@@ -1,4 +1,4 @@
-"""What the stand does to brokers, tried with two of our own that hold one replica of each partition, since they start
+"""The faults that the stand makes, tried with two of our own that hold one replica of each partition, since they start
 in a moment: once in namespaces, once on 127.0.0.1.
 """
 

@@ -20,7 +20,7 @@ HEARTBEAT_S = 0.2
 
 
 class Book:
-    """What members were told, all of them together."""
+    """The record of what members were told, all of them together."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -142,7 +142,7 @@ class Worker(threading.Thread):
 
 
 def whole(workers: Sequence[Worker], since: float) -> bool:
-    """Whether all of them were in one generation after that time."""
+    """True if all of them were in one generation after that time."""
     for worker in workers:
         assert worker.failure is None, worker.failure
     generations = {worker.well[0] for worker in workers}

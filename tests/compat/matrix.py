@@ -282,7 +282,7 @@ class Matrix:
         return read_records(taken)
 
     def share(self, client: Client, topic: str, records: list[Record]) -> tuple[list[Record], str]:
-        """What the members of a group read between them, and how many partitions each had; see worker.py."""
+        """The records that members of a group read between them, and how many partitions each had; see worker.py."""
         given, taken = self.folder / f"{topic}.in", self.folder / f"{topic}.out"
         write_records(given, records)
         places = {"bootstrap": self.bootstrap, "topic": topic, "group": topic, "partitions": 3}
@@ -290,7 +290,7 @@ class Matrix:
         return read_records(taken), told["shares"]
 
     def come_back(self, client: Client, topic: str) -> str:
-        """What became of a static member's share while its process was replaced."""
+        """The fate of a static member's share while its process was replaced."""
         places = {"bootstrap": self.bootstrap, "topic": topic, "group": topic, "partitions": 3}
         return self.worker(client).ask("static", **places)["seen"]
 
@@ -340,8 +340,9 @@ def placed(records: list[Record], client: Client, partitions: int, first: int = 
 
 
 def as_seen_by(reader: Client, writer: Client, records: Iterable[Record]) -> list[Record]:
-    """What is left of the records where a client cannot show or set all of one: kcat's headers are text, and it sets no
-    timestamp (0 stands for any)."""
+    """The records as they are left where a client cannot show or set all of one: kcat's headers are text, and it sets
+    no timestamp (0 stands for any).
+    """
     result = []
     for record in by_place(records):
         if reader.is_kcat and record.headers and record.headers[0][0]:

@@ -350,7 +350,7 @@ def files(directories: list[Path], *patterns: str) -> list[Path]:
 
 
 def dumped(paths: list[Path]) -> str:
-    """What Kafka's tool prints of files, without their folders' paths."""
+    """The output of Kafka's tool for files, without their folders' paths."""
     printed = tool(KAFKA, "dump-log", "--deep-iteration", "--files", ",".join(map(str, paths)), timeout_s=300)
     for directory in {path.parent.parent for path in paths}:
         printed = printed.replace(str(directory), "")
@@ -377,5 +377,5 @@ def magics(directories: list[Path], folder: str) -> list[int]:
 
 
 def is_cleaned(directories: list[Path], topic: str, partition: int) -> bool:
-    """Whether a cleaner has been at a partition, in whichever directory it is."""
+    """True if a cleaner has been at a partition, in whichever directory it is."""
     return any(cleaned_offset(directory, topic, partition) > 0 for directory in directories)

@@ -204,7 +204,9 @@ def test_a_static_member_comes_back_to_its_partitions(matrix: Matrix, client: Cl
 
 
 def odd(client: Client, base_ms: int) -> list[Record]:
-    """What programs also send: no key, an empty key, nothing, null, many headers, one name twice, all alphabets."""
+    """Records that programs also send: no key, an empty key, nothing, null, many headers, one name twice, all
+    alphabets.
+    """
     keys = (None, b"", b"key", "ключ".encode(), bytes(range(256)))
     values = (b"", None, b"value", "значення 値".encode(), bytes(reversed(range(256))))
     twice = (("a", b"1"), ("a", b"2"), ("b", b""))
@@ -300,6 +302,6 @@ def test_topics_and_configurations(matrix: Matrix, client: Client) -> None:
 
 @pytest.mark.skipif("OTTLA_WRITE_TABLE" in os.environ, reason="this run writes the table")
 def test_the_table_in_the_documentation_names_every_cell() -> None:
-    """What the tests above demand of each client is what docs/clients.md says of it, no more and no less."""
+    """The demands of the tests above on each client are those of docs/clients.md, no more and no less."""
     cells = {(client.name, row): "✓" for client in CLIENTS for row in table.ROWS}
     assert table.parsed(table.committed()) == {**cells, **dict.fromkeys(table.ABSENT, "–")}

@@ -88,7 +88,7 @@ class Writer:
         return records
 
     def check(self, broker: Broker | Kafka) -> int:
-        """What a reader finds is the last value of each key; returns how many records it read."""
+        """Checks that a reader finds the last value of each key; returns how many records it read."""
         records = read(broker)
         last: dict[bytes | None, bytes | None] = {}
         for _, key, value in records:

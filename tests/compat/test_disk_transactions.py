@@ -71,7 +71,7 @@ def leave_open(broker: Broker | Kafka, transactional_id: str) -> None:
 
 
 def rows(broker: Broker | Kafka) -> dict[int, FetchablePartitionResponse]:
-    """What a reader of committed records is answered from many offsets on, until the last stable offset."""
+    """The answers to a reader of committed records from many offsets on, until the last stable offset."""
     found: dict[int, Any] = {}
     with connect(broker) as client:  # type: ignore[arg-type]
         offset, stable = 0, 1

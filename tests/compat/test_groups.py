@@ -54,7 +54,7 @@ def consumer(broker: Broker | Kafka, group: str, **settings: object) -> Consumer
 
 
 def read(broker: Broker | Kafka, group: str, count: int) -> list[int]:
-    """What a member of the group reads next, and commits."""
+    """The values that a member of the group reads next, and commits."""
     own = consumer(broker, group)
     own.subscribe([TOPIC])
     seen: list[int] = []

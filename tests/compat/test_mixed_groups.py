@@ -40,7 +40,7 @@ OFFERS = {
     "Java 4.3.1": JAVA,
 }
 MODULES = {"confluent": "confluent_kafka", "kafka-python": "kafka"}
-#: What every run has: the pair that rebalances in small steps, and one that gives all back.
+#: The pairs that every run has: the one that rebalances in small steps, and one that gives all back.
 SHORT = {("confluent", "cooperative-sticky"), ("Java 2.7.2", "sticky")}
 
 
@@ -61,7 +61,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 class Group:
-    """What is known of all members of one group, and what was read. Members leave a group that is settled."""
+    """The members of one group, as far as they are known, and what was read. Members leave a group that is settled."""
 
     def __init__(self, broker: Broker, assignor: str, log: Path) -> None:
         self.broker = broker

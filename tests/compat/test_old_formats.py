@@ -18,7 +18,7 @@ from tests.support.client import connect
 from tests.support.kafka_on_our_disk import CLIENT, SMALL
 from tests.support.waiting import PATIENCE_S
 
-#: What a topic was told to store, one after the other, and the format that this is.
+#: The versions that a topic was told to store, one after the other, each with its format.
 HISTORY = [("0.9.0", 0), ("0.10.2", 1), ("2.7", 2), ("0.9.0", 0), ("2.7", 2)]
 CODECS = ["none", "gzip", "snappy", "lz4"]
 TOPIC = "mixed"

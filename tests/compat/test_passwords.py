@@ -49,7 +49,7 @@ class Stored:
 
 
 def described(client: Client) -> dict[str, tuple[str | None, bool]]:
-    """What this broker was given while it ran: name to value and whether it is a secret."""
+    """The settings that this broker was given while it ran: name to value and whether it is a secret."""
     asked = DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=None)
     (row,) = client.call(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[asked])).results
     assert row.error_code == 0, row.error_message

@@ -111,7 +111,7 @@ def test_open_transactions_go_on_under_the_other_broker(cluster: Cluster) -> Non
 
 
 def decide(data: Path, transactional_id: str, state: State) -> None:
-    """What a coordinator does right before it dies: the decision is in the log, and nobody has heard of it."""
+    """Does what a coordinator does right before it dies: the decision is in the log, and nobody has heard of it."""
     with Log.open(data / "__transaction_state-0", mode="a") as log:
         latest = [record.value for record in log if record.key == encode_key(transactional_id)][-1]
         assert latest is not None

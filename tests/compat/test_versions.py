@@ -136,8 +136,9 @@ def test_every_advertised_version_is_answered_in_its_form(broker: Broker) -> Non
 
 
 def test_what_is_advertised_is_what_kafka_2_7_advertises(broker: Broker) -> None:
-    """What 2.7 has, and no higher minimum: clients never check it (see RANGES in test_tools). Besides, a few later ones
-    from which no client infers a release (KIP-664 and the form of WriteTxnMarkers that its tools speak, KIP-700).
+    """The versions of 2.7, and no higher minimum: clients never check it (see RANGES in test_tools). Besides, a few
+    later ones from which no client infers a release (KIP-664 and the form of WriteTxnMarkers that its tools speak,
+    KIP-700).
     """
     kafka_2_7 = {0: 8, 1: 12, 2: 5, 3: 9, 4: 4, 5: 3, 6: 6, 7: 3, 8: 8, 9: 7, 10: 3, 11: 7, 12: 4, 13: 4, 14: 5, 15: 5}
     kafka_2_7 |= {16: 4, 17: 1, 18: 3, 19: 6, 20: 5, 21: 2, 22: 4, 23: 3, 24: 2, 25: 2, 26: 2, 27: 0, 28: 3, 29: 2}

@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 
 
 def run_java(source: str, *arguments: str, version: str = "2.7.2", stdin: str = "") -> str:
-    """What a single-file Java program prints. Skips where there is no Java."""
+    """The output of a single-file Java program. Skips where there is no Java."""
     need_java()
     fetch(version)
     peers = Path(os.environ.get("OTTLA_PEERS", Path.home() / ".cache" / "ottla-peers"))

@@ -1,4 +1,4 @@
-"""What the versions of the protocol between brokers decide."""
+"""The decisions that depend on the version of the protocol between brokers."""
 
 import pytest
 

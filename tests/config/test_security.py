@@ -1,4 +1,6 @@
-"""What asks for protection that Ottla does not have is refused, unless its owner says that it is to be ignored."""
+"""Settings that ask for protection that Ottla does not have are refused, unless their owner says that they are to be
+ignored.
+"""
 
 from pathlib import Path
 
@@ -145,7 +147,7 @@ def test_a_listener_on_every_address_is_a_warning(host: str) -> None:
 
 
 def test_a_file_for_kraft_mode_is_told_so(tmp_path: Path) -> None:
-    """What Kafka 4 ships as config/server.properties."""
+    """The file is the one that Kafka 4 ships as config/server.properties."""
     file = tmp_path / "server.properties"
     file.write_text(
         "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n"

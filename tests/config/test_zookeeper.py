@@ -1,4 +1,4 @@
-"""What `zookeeper.connect` may look like; `tests/coordination/test_zookeeper.py` connects with it."""
+"""Forms of `zookeeper.connect`; `tests/coordination/test_zookeeper.py` connects with it."""
 
 import pytest
 

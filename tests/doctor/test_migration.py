@@ -1,4 +1,6 @@
-"""What the doctor says of clusters that Ottla's brokers are to join: Apache Kafka's, and trees with what stops that."""
+"""The doctor's findings about clusters that Ottla's brokers are to join: Apache Kafka's, and trees with what stops
+that.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,6 @@
-"""What the doctor says of mirrors: that nobody copies, that nothing beats, what lags, and whose checkpoints are old."""
+"""The doctor's findings about mirrors: that nobody copies, that nothing beats, what lags, and whose checkpoints are
+old.
+"""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What a log may never do, found in the history of its clients: values in, anomalies out, no I/O.
+"""Anomalies that a log may never show, found in the history of its clients: values in, anomalies out, no I/O.
 
 After Jepsen's checker for Kafka-like logs (jepsen.tests.kafka). A test records what every client asked for and what it
 was told, as `Operation`s in the order of each client, and `check` says what cannot be explained. Values must be unique:
@@ -54,7 +54,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one call returned of one partition: (offset, value) in the order of the call."""
+    """The records that one call returned of one partition: (offset, value) in the order of the call."""
 
     partition: Partition
     records: tuple[tuple[int, Value], ...]
@@ -128,7 +128,7 @@ class _Order:
 
 
 class _Facts:
-    """What all clients together know of offsets, acknowledgements and aborts."""
+    """The facts that all clients together know of offsets, acknowledgements and aborts."""
 
     def __init__(self, history: Sequence[Operation]) -> None:
         self.at: dict[Partition, dict[int, set[Value]]] = defaultdict(lambda: defaultdict(set))

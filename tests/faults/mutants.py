@@ -121,7 +121,7 @@ def build_module() -> tuple[int | None, str]:
 
 
 def failing(mutant: Mutant) -> tuple[str | None, str]:
-    """What went wrong in the tests of a mutant, None if nothing; and the output. SystemExit if it cannot be built."""
+    """The failure of a mutant's tests in words, None if they pass; and the output. SystemExit if it cannot be built."""
     env = environment(mutant.env)
     if mutant.cargo:
         code, output = run(cargo(["test", "--no-run"]), env, BUILD_TIMEOUT_S)
@@ -166,7 +166,7 @@ def changed_since(commit: str) -> list[str]:
 
 
 def try_mutant(mutant: Mutant) -> bool:
-    """Whether a test notices it."""
+    """True if a test notices the mutant."""
     path = TREE / mutant.file
     before = path.read_text()
     assert before.count(mutant.text) == 1, f"{mutant.name}: the text occurs {before.count(mutant.text)} times"

@@ -62,7 +62,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Written:
-    """What a `Store` puts into the log."""
+    """The content of a group's record that a `Store` puts into the log."""
 
     generation: int
     protocol: str | None
@@ -321,7 +321,7 @@ class World:
             assert known == who, self.say(f"{known} and {who} own partition {partition} in generation {generation}")
 
     def learn(self, client: Client, error: int) -> None:
-        """What clients do about errors."""
+        """Does what clients do about errors."""
         if error == 0:
             return
         if error == FencedInstanceId.code:

@@ -1,4 +1,4 @@
-"""What one group keeps for clients that never come back is bounded, and so is how long the largest takes the loop."""
+"""The memory of a group for clients that never come back is bounded, and so is the loop's time for the largest."""
 
 import gc
 import logging

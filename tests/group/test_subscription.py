@@ -1,4 +1,4 @@
-"""What consumers write about themselves, read as far as it is understood."""
+"""Subscriptions that consumers write about themselves, read as far as they are understood."""
 
 from ottla.group.subscription import assigned, subscribed
 

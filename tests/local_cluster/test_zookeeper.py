@@ -1,4 +1,4 @@
-"""What is said where there is no Java or no jars, and that the jars which are chosen are enough."""
+"""The error where there is no Java or no jars, and that the jars which are chosen are enough."""
 
 from pathlib import Path
 

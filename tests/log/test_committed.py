@@ -39,7 +39,7 @@ class Client:
 
 
 def served(broker: Broker, isolation_level: str) -> list[tuple[int, bytes]]:
-    """What a client gets, to the end of the partition as it is told."""
+    """The offsets and values that a client gets, to the end of the partition as it is told."""
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "isolation.level": isolation_level}
     consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])

@@ -1,4 +1,4 @@
-"""What a program may get wrong with a `Log`, and what it is told."""
+"""Mistakes that a program may make with a `Log`, and what it is told."""
 
 import sys
 import threading

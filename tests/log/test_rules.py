@@ -1,4 +1,4 @@
-"""What a log accepts, when it starts a new segment, and what it gives up, as Kafka does."""
+"""Rules by which a log accepts records, starts a new segment, and gives up old ones, as Kafka does."""
 
 import time
 from collections.abc import Iterator

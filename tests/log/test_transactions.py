@@ -13,7 +13,7 @@ from .transactions import ABORT, COMMIT, end, fill, open_log, write
 
 
 def committed(log: _core.Log) -> list[bytes | None]:
-    """What a consumer makes of the log: whole batches, aborted ones and markers left out by Kafka's rule."""
+    """The log as a consumer reads it: whole batches, aborted ones and markers left out by Kafka's rule."""
     seen: list[bytes | None] = []
     offset, bound = log.start_offset, log.last_stable_offset
     while (read := log.read(offset, 700, bound)).slice is not None:

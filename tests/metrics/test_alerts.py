@@ -118,7 +118,7 @@ WELL: Series = {
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent": constant(0.8),
 }
 
-#: What is otherwise where an alert fires.
+#: The series that are otherwise where an alert fires, by alert.
 ILL: Mapping[str, Series] = {
     "OttlaNotReady": {"ottla_ready": constant(0)},
     "OttlaNoController": {f"{CONTROLLER}activecontrollercount": constant(0)},

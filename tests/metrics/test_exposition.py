@@ -58,7 +58,7 @@ def test_nothing_is_nothing() -> None:
 
 
 def test_the_first_scrape_imports_nothing() -> None:
-    """What is imported late is a moment in which the broker answers nobody."""
+    """A module that is imported late is a moment in which the broker answers nobody."""
     program = """
 import sys, urllib.request
 import trio

@@ -81,7 +81,7 @@ async def everything(stream: trio.abc.Stream) -> bytes:
 
 
 async def ask(port: int, request: bytes, host: str = "127.0.0.1") -> bytes:
-    """What is answered until the connection is closed."""
+    """The bytes of the answer until the connection is closed."""
     async with await trio.open_tcp_stream(host, port) as stream:
         await stream.send_all(request)
         return await everything(stream)

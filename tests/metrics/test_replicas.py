@@ -1,4 +1,4 @@
-"""What a broker tells of its replicas changes with them; and telling it for thousands holds nobody up."""
+"""The metrics of a broker's replicas change with them; and telling them for thousands holds nobody up."""
 
 from __future__ import annotations
 

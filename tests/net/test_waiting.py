@@ -1,4 +1,4 @@
-"""What the hub does while it has to wait: nothing. And what it does about records that are not in memory."""
+"""The waits of the hub, in which it does nothing, and its treatment of records that are not in memory."""
 
 import os
 import struct

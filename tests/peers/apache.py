@@ -202,7 +202,7 @@ class Apache:
         timeout_s: float = 120.0,
         check: bool = True,
     ) -> str:
-        """What a command-line tool prints to stdout; a failure raises with its whole output."""
+        """The stdout of a command-line tool; a failure raises with its whole output."""
         return tool(version, name, *arguments, stdin=stdin, timeout_s=timeout_s, check=check)
 
 

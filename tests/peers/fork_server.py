@@ -87,7 +87,7 @@ def _say(reports: socket.socket, number: int) -> None:
 
 
 def _become(asked: dict[str, object], output: int, errors: int, namespace: int) -> None:
-    """What `exec` and a new interpreter would have done."""
+    """Does what `exec` and a new interpreter would have done."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if (
         _LIBC.setns(namespace, _CLONE_NEWNET) != 0 and (number := ctypes.get_errno()) != _EPERM

@@ -24,13 +24,13 @@ NUMBER = struct.Struct("=q")
 #: The longest message: less than Linux hands on in one, by default.
 LONGEST = 200_000
 
-#: Whether there are copies at all.
+#: True if there are copies at all.
 is_on = False
 _control: socket.socket | None = None
 
 
 def is_possible(program: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether a copy would be as a process of its own with these variables besides this process's."""
+    """True if a copy would be as a process of its own with these variables besides this process's."""
     return is_on and tuple(program) == ("ottla",) and all(name.startswith("OTTLA_") for name in environment)
 
 

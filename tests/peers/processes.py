@@ -85,7 +85,7 @@ def keeping(settings: Mapping[str, object] | None) -> dict[str, object]:
 
 
 def ask(port: int, question: bytes, timeout_s: float = 10.0, *, host: str = "127.0.0.1") -> bytes:
-    """What a server answers first (up to 64 KiB); nothing if it does not listen or hangs up."""
+    """The first bytes that a server answers (up to 64 KiB); empty if it does not listen or hangs up."""
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
             connection.sendall(question)
@@ -170,7 +170,7 @@ class Server:
         return self.signal_and_wait(signal.SIGKILL)
 
     def output(self) -> str:
-        """What it wrote since this start."""
+        """The output since this start."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")

@@ -56,7 +56,7 @@ class Secured:
         return f"127.0.0.1:{self.ports[listener]}"
 
     def settings(self, listener: str, mechanism: str = "SCRAM-SHA-256", password: str = PASSWORD) -> dict[str, str]:
-        """What a client needs to come in at this listener."""
+        """The settings that a client needs to come in at this listener."""
         protocol = LISTENERS[listener]
         found = {"security.protocol": protocol}
         if protocol.endswith("SSL"):

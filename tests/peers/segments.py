@@ -1,4 +1,4 @@
-"""What lies in a log directory, read without any code of the project's own or of a client: headers of v2 batches.
+"""The contents of a log directory, read without any code of the project's own or of a client: headers of v2 batches.
 
 offset  0 base_offset i64 | 8 length i32 (of all that follows) | 12 leader_epoch i32 | 16 magic i8 | 17 crc u32
 offset 21 attributes i16 | 23 last_offset_delta i32 | 27 base_timestamp i64 | 35 max_timestamp i64

@@ -73,7 +73,7 @@ def load(table: Path, bootstrap: str, topic: str, *, has_json: bool, form: Forma
 
 
 class Audit:
-    """What happened to each record: how often it was meant, is in the log and is in the warehouse."""
+    """The count of each record: how often it was meant, is in the log and is in the warehouse."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -39,7 +39,9 @@ def test_a_time_that_no_calendar_has_stops_no_load(tmp_path: Path) -> None:
 
 
 def loaded(files: "Files", records: Sequence[tuple[int, int]]) -> "list[tuple[DataFile, pa.Schema]]":
-    """What comes of batches of records, each of so many records in so many hours from 2026 on, one after the other."""
+    """The files that come of batches of records, each of so many records in so many hours from 2026 on, one after the
+    other.
+    """
     done = []
     for rows, hours in records:
         times = [START_US + number * hours * HOUR_US // rows for number in range(rows)]

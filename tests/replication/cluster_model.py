@@ -44,7 +44,7 @@ Entry = tuple[int, int]
 
 
 class Around:
-    """What a suspected replica asks."""
+    """The parts around a suspected replica that it asks."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -68,7 +68,7 @@ class Replica:
     high_watermark: int = 0
     #: Where that part of the log ends that the disk has.
     flushed: int = 0
-    #: Whether a leader that is left alone in sync waits for the disk.
+    #: True if a leader that is left alone in sync waits for the disk.
     waits_for_disk: bool = True
     #: It does: somebody has the log flushed.
     flush_is_due: bool = False
@@ -79,7 +79,7 @@ class Replica:
     lives: int = 0
     #: Its broker epoch: the czxid of its registration, as far as it knows.
     czxid: int = 0
-    #: Whether this process has led, and leads no more.
+    #: True if this process has led, and leads no more.
     has_resigned: bool = False
     #: The controller for which it has registered again.
     renewed_for: int = 0
@@ -139,7 +139,7 @@ class Replica:
 
     @property
     def end_of_all(self) -> EpochEnd:
-        """What other replicas are told that ask where the log ends."""
+        """The answer to other replicas that ask where the log ends."""
         return end_of(self.epochs, self.end)
 
     def lose_power(self) -> None:
@@ -221,7 +221,7 @@ class Cluster:
         self.messages: list[Callable[[], None]] = []
         self.value = 0
         self.now = 0
-        #: What the controller has written.
+        #: The state that the controller has written.
         self.leader, self.epoch, self.version = 1, 0, 0
         self.isr: tuple[int, ...] = REPLICAS
         #: The newest transaction of the tree, and the one that wrote the state.
@@ -476,7 +476,7 @@ class Cluster:
         raise AssertionError(f"broker {self.leader} does not lead in epoch {self.epoch}")
 
     def _answered(self, broker: int, life: int, is_refused: bool) -> None:
-        """What a broker said to the role that it was told."""
+        """Takes the answer of a broker to the role that it was told."""
         replica = self.replicas[broker]
         if (
             not self.has_controller
@@ -591,7 +591,7 @@ class Cluster:
         replica.advance()
 
     def _note_loss(self, leader: Replica) -> None:
-        """What is committed and not in the log of a leader is lost: no replica that was in sync may have it."""
+        """Notes as lost what is committed and not in the log of a leader: no replica that was in sync may have it."""
         for offset, entry in tuple(self.committed.items()):
             if leader.log[offset : offset + 1] != [entry]:
                 for member in self.isr:

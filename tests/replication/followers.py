@@ -95,7 +95,7 @@ class ScriptedFetcher:
 
 
 class ScriptedServer:
-    """What fetchers need of a server."""
+    """The part of a server that fetchers need."""
 
     def __init__(self) -> None:
         self.token = count(1).__next__
@@ -151,7 +151,7 @@ class Stand(Unowned):
     #: Cuts wait for it.
     may_cut: trio.Event = field(default_factory=trio.Event)
     is_cutting: bool = False
-    #: What cuts end with, if not with a cut.
+    #: The errors with which cuts end, if not with a cut.
     instead: list[KafkaError] = field(default_factory=list)
 
     async def log(self, index: int) -> Log:

@@ -54,7 +54,7 @@ class Led(Unowned):
         return (await self.tree.set(znodes.state_path("t", index), state.encode())).version
 
     async def state(self, index: int) -> tuple[znodes.PartitionState, int]:
-        """What the tree has, and its version."""
+        """The state in the tree, and its node's version."""
         path = znodes.state_path("t", index)
         node = await self.tree.get(path)
         return znodes.PartitionState.decode(path, node.data), node.stat.version
@@ -76,7 +76,7 @@ def fetch(partition: Partition, follower: int) -> None:
 
 
 def waits(partition: Partition) -> bool:
-    """Whether a change of the ISR is under way, as far as the leader knows."""
+    """True if a change of the ISR is under way, as far as the leader knows."""
     return partition.in_sync is not None and partition.in_sync.proposed is not None
 
 

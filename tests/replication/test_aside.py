@@ -84,7 +84,7 @@ def steps(monkeypatch: pytest.MonkeyPatch, interrupted: int) -> list[str]:
 
 
 def start(directory: Path) -> dict[str, int]:
-    """What a start of a broker does to the folders that are there; where the logs end, by topic."""
+    """Starts as a broker does with the folders that are there. Returns where the logs end, by topic."""
     native = LogDirectory.open(directory)
     logs, _ = native.load_all({}, LogConfig(cleanup_policy="compact").native)
     native.close()

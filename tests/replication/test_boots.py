@@ -111,7 +111,7 @@ async def test_the_kernel_has_a_boot_id(monkeypatch: pytest.MonkeyPatch) -> None
 
 async def test_a_directory_is_new_until_it_is_known_what_it_lacks(machine: Machine) -> None:
     async def starts(*, is_noted: bool) -> bool:
-        """Whether there is a new one; the process may end before it has looked."""
+        """True if there is a new directory at a start; the process may end before it has looked."""
         async with LogManager.open(config(*machine.paths)) as logs:
             found = logs.has_new_directory()
             logs.directories.claim(1, "cluster")

@@ -1,5 +1,5 @@
-"""What the settings of a follower's Fetch do: a native fetcher that is given what the settings say, and a leader that
-sees how it asks.
+"""The settings of a follower's Fetch: a native fetcher that is given what the settings say, and a leader that sees how
+it asks.
 """
 
 import os

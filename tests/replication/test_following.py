@@ -1,5 +1,5 @@
-"""What a broker does about the partitions that it follows, with scripted fetchers and leaders on real logs, and a clock
-of the test's own. What a native fetcher does is in `test_fetcher.py`.
+"""The partitions that a broker follows, with scripted fetchers and leaders on real logs, and a clock of the test's own.
+What a native fetcher does is in `test_fetcher.py`.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What a leader knows of its followers: values and given times alone."""
+"""The followers as their leader knows them: values and given times alone."""
 
 import pytest
 

@@ -64,7 +64,7 @@ class Stand:
         return [broker for broker, *_ in self.peers.asked]
 
     def rows(self, number: int = -1) -> list[tuple[int, int, list[int], int]]:
-        """What a request asked for: partition, leader epoch, ISR and version."""
+        """The rows of a request: partition, leader epoch, ISR and version."""
         return [
             (row.partition_index, row.leader_epoch, row.new_isr, row.current_isr_version)
             for topic in self.asked[number].topics

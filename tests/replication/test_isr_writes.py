@@ -49,7 +49,7 @@ class Stand:
             await trio.testing.wait_all_tasks_blocked()
 
     async def told(self) -> list[list[TopicPartition]]:
-        """What was left for the controller, oldest first."""
+        """The partitions that were left for the controller, oldest first."""
         await self.settled()
         tree = self.led.tree
         names = await tree.children(znodes.ISR_CHANGES)

@@ -1,4 +1,4 @@
-"""What a broker makes of the settings of throttled replication."""
+"""The settings of throttled replication, as a broker understands them."""
 
 import pytest
 

@@ -16,7 +16,7 @@ def log(*epochs: int, high_watermark: int = 0) -> Replica:
 
 
 def cut_of(follower: Replica, leader: Replica) -> Cut:
-    """What the leader's answer to the follower's last epoch makes of the follower's log."""
+    """The cut of the follower's log by the leader's answer to its last epoch."""
     epoch, end = leader.end_of(follower.last_epoch)
     return cut(follower.end, follower.high_watermark, follower.end_of, follower.epochs, epoch, end)
 

@@ -21,7 +21,7 @@ HEAD = f"""\
 # A count may shrink, never grow, and a file that is not here has none. Where something shrank,
 # `{LOWER}` writes it anew.
 """
-#: What a count is of, and what to do about more.
+#: The things that are counted, and what to do about more.
 RULES = {
     "columns": ("lines of more than {columns} columns", "break them"),
     "functions": ("functions of more than {function} lines", "split them"),
@@ -60,13 +60,13 @@ def count(rule: str, file: File) -> int:
 
 
 def counted(tree: list[File]) -> dict[str, dict[str, int]]:
-    """What the tree has."""
+    """The violations in the tree, by rule and file."""
     found = {rule: {str(file.path): count(rule, file) for file in tree} for rule in RULES}
     return {rule: {path: number for path, number in by_file.items() if number} for rule, by_file in found.items()}
 
 
 def problems(found: Counts, allowed: Counts) -> list[str]:
-    """What differs from the list, each with what to do about it."""
+    """The differences from the list, each with what to do about it."""
     lines = []
     for rule, (meaning, remedy) in RULES.items():
         of = meaning.format(columns=rules.COLUMNS_MAX, function=rules.FUNCTION_LINES_MAX, file=rules.FILE_LINES_MAX)

@@ -59,7 +59,7 @@ def functions(file: File) -> Iterator[rust_text.Function]:
 
 
 def may_be_long(source: str) -> bool:
-    """Whether a long function of Python is possible: few files have one, and parsing all of them takes seconds.
+    """True if a long function of Python is possible: few files have one, and parsing all of them takes seconds.
 
     A function ends before the next definition that is not deeper than it, strings aside.
     """

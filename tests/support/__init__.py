@@ -1,1 +1,1 @@
-"""What tests of several rooms share: clients, operations in one line each, and waits that end."""
+"""The common part of tests of several rooms: clients, operations in one line each, and waits that end."""

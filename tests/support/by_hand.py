@@ -1,4 +1,4 @@
-"""What an operator does to a cluster's tree by hand, and what clients see of a topic then."""
+"""Changes that an operator makes to a cluster's tree by hand, and what clients see of a topic then."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -16,7 +16,7 @@ from ottla.coordination.znodes import TopicAssignment
 
 
 def _is_last(operation: Operation, path: str) -> bool:
-    """Whether an operation writes an assignment in which nobody is on the way."""
+    """True if an operation writes an assignment in which nobody is on the way."""
     if not isinstance(operation, Set) or operation.path != path:
         return False
     written = TopicAssignment.decode(path, operation.data)

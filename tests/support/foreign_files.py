@@ -8,7 +8,7 @@ FOREIGN = {
     "gzip": gzip.compress(bytes(range(256)) * 9, mtime=0),
     "sqlite": b"SQLite format 3\0\x10\0\x02\x02\0\x40\x20\x20" + bytes(500),
 }
-#: What a crash may leave.
+#: Contents of a file that a crash may leave.
 TORN = {"empty": b"", "short": b"\0\0\0", "zeros": bytes(300)}
 
 

@@ -8,7 +8,7 @@ from tests.peers.apache import SCRIPT, environment
 
 
 def dump(version: str, *arguments: str, of: list[Path]) -> str:
-    """What dump-log prints; its complaints are on stderr."""
+    """The output of dump-log, with its complaints from stderr."""
     command = [str(SCRIPT), "tool", version, "dump-log", *arguments, "--files", ",".join(map(str, of))]
     environ = {**os.environ, **environment(192)}
     done = subprocess.run(

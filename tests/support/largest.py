@@ -14,15 +14,15 @@ _described = cache(describe)
 
 #: Bytes of a request's body: the default of socket.request.max.bytes, less a header.
 BYTES_MAX = 100 * 1024 * 1024 - 100
-#: What fields are called that hold these.
+#: The names of fields that hold these.
 TOPIC_FIELDS = frozenset({"name", "topic", "topic_name", "topics", "topic_names", "resource_name"})
 GROUP_FIELDS = frozenset({"groups", "groups_names", "group_id"})
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What the rows of a request name: `known` topics (`topic-0` ...) and groups, then as many that nobody has, or the
-    first one again and again. The partitions of one topic are those of `wide`.
+    """The topics and groups that the rows of a request name: `known` topics (`topic-0` ...) and groups, then as many
+    that nobody has, or the first one again and again. The partitions of one topic are those of `wide`.
     """
 
     known: int

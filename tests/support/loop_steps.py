@@ -1,4 +1,4 @@
-"""What a broker's loop does in one go, counted: lines of Python, and rows that one call hands to C or Rust.
+"""The work that a broker's loop does in one go, counted: lines of Python, and rows that one call hands to C or Rust.
 
 A machine that is loaded, or slow, counts the same. The clock by which slices end (`ottla.slices`) goes on by `TICK_S`
 for each line and each such row meanwhile, so that a slice has as many lines everywhere: 400. What is done in one go on
@@ -40,7 +40,7 @@ from tests.support.rows_to_c import noted
 TESTS = str(Path(__file__).parents[1])
 TRIO = str(Path(trio.__file__).parent)
 OTTLA = str(Path(ottla.__file__).parent)
-#: What a line, or a row that C walks over, takes by the clock of the handlers.
+#: The seconds that a line, or a row that C walks over, takes by the clock of the handlers.
 TICK_S = 5e-6
 #: Rows that the broker decodes, encodes, answers, puts and frees without a pause.
 PIECES = (

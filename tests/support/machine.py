@@ -54,7 +54,7 @@ class Machine:
             yield
 
     def type(self, text: str, *, timeout_s: float = PATIENCE_S) -> str:
-        """What a block prints. What it asks is answered with yes, as from a terminal."""
+        """The output of a block. Its questions are answered with yes, as from a terminal."""
         terminal, seat = pty.openpty()
         try:
             os.write(terminal, YES)

@@ -1,4 +1,4 @@
-"""What administrators ask of a broker, in one line each."""
+"""Requests of administrators to a broker, in one line each."""
 
 from ottla.wire.k02_list_offsets import (
     LIST_OFFSETS,

@@ -1,4 +1,4 @@
-"""What README and the pages of `docs` tell people to type.
+"""The blocks that README and the pages of `docs` tell people to type.
 
 A block of a page is run by a test as it stands, but for addresses and folders; the test names it with `block`. One that
 cannot be run, since it is about machines of the reader or a part of something else, has the word `fragment` behind its

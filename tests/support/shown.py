@@ -1,4 +1,4 @@
-"""What pages and texts show: commands `ottla ...`, checked against the real ones, and names of settings."""
+"""The contents of pages and texts: commands `ottla ...`, checked against the real ones, and names of settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPAN = re.compile(r"`([^`]+)`")
 #: A variable of the environment, `sudo`, the folder of the command.
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ +|sudo +)*(?:\.venv/bin/)?ottla(?: +(.*)|$)", re.DOTALL)
 PROMPT = "$ "
-#: What a broker prints.
+#: The line that a broker prints when it is ready.
 READY = "ottla ready:"
 #: Stand for what the reader puts in, or leaves out.
 ELSE = ("...", "…")
@@ -25,7 +25,7 @@ COMMAND_TO_COME = "COMMAND"
 
 
 def spans(text: str) -> Iterator[str]:
-    """What stands in backticks outside of blocks, each in one line."""
+    """The texts in backticks outside of blocks, each in one line."""
     for found in SPAN.findall(BLOCK.sub("", text)):
         yield " ".join(found.split())
 
@@ -62,7 +62,7 @@ def named(span: str) -> list[str] | None:
 
 
 def fault(arguments: list[str], *, is_typed: bool) -> str | None:
-    """What is wrong with the command, if anything. One that `is_typed` has all that it needs."""
+    """The fault of a command in words, None if it has none. One that `is_typed` has all that it needs."""
     command: click.Command = ottla
     context, rest = click.Context(ottla, info_name="ottla"), list(arguments)
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):

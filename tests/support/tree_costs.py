@@ -1,4 +1,4 @@
-"""What a coordination tree is asked for, counted: nodes, and bytes of their paths, names and data."""
+"""The costs of questions to a coordination tree, counted: nodes, and bytes of their paths, names and data."""
 
 from __future__ import annotations
 

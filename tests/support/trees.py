@@ -1,4 +1,4 @@
-"""What a coordination tree says of a partition."""
+"""The states of partitions in a coordination tree."""
 
 from __future__ import annotations
 

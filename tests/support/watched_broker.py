@@ -69,7 +69,7 @@ class _Timed(trio.abc.Instrument):
 
     @property
     def collected_ms(self) -> float:
-        """What of the step under way the collector has taken."""
+        """The milliseconds of the step under way that the collector has taken."""
         return self._collected_ns / 1e6
 
     def begins(self) -> int:

@@ -30,7 +30,7 @@ async def started(path: Path, *, adopt: bool = False) -> AsyncIterator[Broker]:
 
 
 async def told(broker: Broker, ask: Callable[[Client], Any]) -> Any:
-    """What a client's question gets, asked on a thread."""
+    """The answer to a client's question, asked on a thread."""
 
     def run() -> Any:
         with Client.connect("127.0.0.1", broker.addresses.listening[0].port, "test") as client:

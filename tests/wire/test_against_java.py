@@ -13,7 +13,7 @@ from tests.wire.instances import codec, every_message, instance, without_own
 from tests.wire.java import run_java
 
 LATER = {(27, 1), (60, 0), (60, 1), (61, 0), (65, 0), (66, 0), (66, 1)}
-"""What 2.7 does not have, by key and version."""
+"""The versions that 2.7 does not have, as (key, version)."""
 
 
 def fill(message: ProduceRequest) -> None:

@@ -64,7 +64,7 @@ def test_bytes(key: int, side: str, version: int) -> None:
 
 
 def view(spec: StructSpec, version: int) -> list[Any]:
-    """What a version's bytes are made of."""
+    """The fields of a version's bytes."""
     return [
         (
             field.name,

@@ -45,7 +45,7 @@ def test_most_apis_can_be_compared() -> None:
 
 
 def known(key: int, side: str, version: int) -> bool:
-    """Whether kafka-python has the message in that version. Its definitions are the newest: versions that Kafka 4.0
+    """True if kafka-python has the message in that version. Its definitions are the newest: versions that Kafka 4.0
     dropped are gone from them.
     """
     cls = theirs().get((key, side))

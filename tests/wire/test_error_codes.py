@@ -1,4 +1,4 @@
-"""What is counted of an answer."""
+"""The error codes of an answer, as they are counted."""
 
 from ottla.wire.error_codes import error_codes
 from ottla.wire.k03_metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic

@@ -144,7 +144,7 @@ class Item(Message):
 
 
 class Everything(Message):
-    """What no API of 2.7 has: UUIDs, a field that becomes a tagged one."""
+    """A message with what no API of 2.7 has: UUIDs, a field that becomes a tagged one."""
 
     items: list[Item] = []
     number: Annotated[Int16, V("0-1")] = 5

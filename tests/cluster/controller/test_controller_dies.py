@@ -141,7 +141,7 @@ def killed_again_and_again(cluster: Cluster, times: int, *, leads: bool) -> list
 
 
 def everybody_knows(cluster: Cluster, load: Round) -> None:
-    """What each broker that runs says of the topics is what the tree says."""
+    """Waits until each broker that runs says of the topics what the tree says."""
     for member in cluster.brokers:
         if not member.running:
             continue

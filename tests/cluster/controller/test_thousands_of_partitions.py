@@ -30,7 +30,7 @@ STEP_MS_MAX = 20.0
 #: From the election until every broker tells clients of the new leaders. A figure: how long it takes is the machine's
 #: too, which does the work of three brokers meanwhile.
 TOLD_S_WANTED = 1.0
-#: What a broker does before it serves is not counted.
+#: The function that serves: the work of a broker before it is not counted.
 STARTS = "ottla.broker.serve._serve"
 
 
@@ -131,7 +131,9 @@ def name(number: int) -> str:
 
 
 def partitions(cluster: Cluster, member: Member, *topics: str) -> dict[tuple[str, int], tuple[int, int]]:
-    """What a broker tells clients of these topics, or of all: by partition its leader and how many are in sync."""
+    """The partitions of these topics, or of all, as a broker tells clients of them: the leader of each and how many are
+    in sync.
+    """
     asked = [MetadataRequestTopic(name=topic) for topic in topics] or None
     with client(cluster, member) as connection:
         answer = connection.call(METADATA, MetadataRequest(topics=asked, allow_auto_topic_creation=False))
@@ -143,7 +145,7 @@ def partitions(cluster: Cluster, member: Member, *topics: str) -> dict[tuple[str
 
 
 def leads_no_more(member: Member, cluster: Cluster, controller: int) -> bool:
-    """Whether a broker was told that others lead now. All topics are told of in one request."""
+    """True if a broker was told that others lead now. All topics are told of in one request."""
     leaders = {leader for leader, _ in partitions(cluster, member, name(0)).values()}
     return -1 not in leaders and controller not in leaders
 

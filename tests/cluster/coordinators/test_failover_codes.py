@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 TOPIC = "asked-about"
-#: What Kafka says where nothing can be appended.
+#: Kafka's code where nothing can be appended.
 REFUSED = "COORDINATOR_NOT_AVAILABLE"
 
 #: Kafka 2.7.2's, with three brokers: the codes that were seen in four kills of the coordinator and two of its stops,
@@ -37,7 +37,7 @@ WITH_ENOUGH_IN_SYNC = {
 NEVER_COORDINATES = {name: {"NOT_COORDINATOR"} for name in WITH_ENOUGH_IN_SYNC} | {
     "FindCoordinator": WITH_ENOUGH_IN_SYNC["FindCoordinator"]
 }
-#: What Kafka adds to them where fewer replicas are in sync than min.insync.replicas.
+#: The codes that Kafka adds to them where fewer replicas are in sync than min.insync.replicas.
 #: Seen for all but AddPartitionsToTxn and AddOffsetsToTxn, which share the others' way to the log
 #: (TransactionStateManager.appendTransactionToLog). REQUEST_TIMED_OUT came after offsets.commit.timeout.ms.
 WITH_TOO_FEW = {

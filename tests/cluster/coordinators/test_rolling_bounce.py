@@ -100,7 +100,7 @@ def reads(load: Round, members: list[StaticMember]) -> None:
 
 
 def ids(cluster: Cluster, group: str) -> dict[str | None, str]:
-    """What the coordinator calls each member. One that joins again gets another id, with a rebalance and without."""
+    """The coordinator's id of each member. One that joins again gets another id, with a rebalance and without."""
     found: dict[str | None, str] = {}
 
     def told() -> bool:

@@ -65,7 +65,7 @@ class Both:
 
     @staticmethod
     def answer(call: Callable[[Path], object], root: Path) -> object:
-        """What the call gives; of an error, its number."""
+        """The result of the call; of an error, its number."""
         try:
             return str(call(root))
         except OSError as error:

@@ -27,7 +27,7 @@ def three(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
 
 
 def test_the_leader_of_three_loses_power(three: Cluster) -> None:
-    """What it forgot is on the others, which lead on; it takes it from them and is in sync again."""
+    """The records that it forgot are on the others, which lead on; it takes them from there and is in sync again."""
     with Round(three, settings.seed()) as load, three.observer.follow(*load.topics) as chronicle:
         leader = three.leader(load.plain)
         lost = leader.lose_power()

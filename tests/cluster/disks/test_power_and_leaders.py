@@ -144,7 +144,7 @@ def test_who_has_most_leads_where_all_lost_something(cluster: Cluster) -> None:
 
 @pytest.mark.judge
 def test_somebody_leads_where_the_other_does_not_return(cluster: Cluster) -> None:
-    """What is lost then is lost for both; they do not hold different records."""
+    """Records that are lost then are lost for both; they do not hold different ones."""
     one, two, third = cluster.brokers
     topic = topic_of(cluster, "alone", [one.id, two.id], **{"min.insync.replicas": "1"})
     sent = write(cluster, topic, 0, RECORDS)

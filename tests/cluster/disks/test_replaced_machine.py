@@ -57,5 +57,5 @@ def test_the_new_one_copies_what_it_should_have_and_leads_again(cluster: Cluster
 
 
 def leads(cluster: Cluster, asked: int, topic: str) -> bool:
-    """Whether broker 1 leads all partitions, as this broker tells clients."""
+    """True if broker 1 leads all partitions, as this broker tells clients."""
     return {state.leader for state in cluster.observer.states_known_to(asked, topic).values()} == {1}

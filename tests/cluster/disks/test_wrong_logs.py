@@ -96,7 +96,7 @@ def test_all_die_and_the_leader_comes_back_without_its_log(cluster: Cluster) -> 
 @pytest.mark.judge
 @pytest.mark.parametrize("unclean", ["false", "true"])
 def test_the_last_in_sync_comes_back_without_its_log(cluster: Cluster, unclean: str) -> None:
-    """What only it had is lost. The others keep what they have, and lead when somebody allows it."""
+    """Records that only it had are lost. The others keep what they have, and lead when somebody allows it."""
     topic = f"last-{unclean}"
     made(cluster, topic, [1, 2, 3], {"min.insync.replicas": "1", "unclean.leader.election.enable": unclean})
     first, *others = cluster.brokers

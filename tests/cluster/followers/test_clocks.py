@@ -125,7 +125,7 @@ def commits(book: Book, workers: Sequence[Worker]) -> None:
 
 
 def offsets(cluster: Cluster, group: str, topic: str) -> dict[int, int]:
-    """What the group has committed."""
+    """The offsets that the group has committed, by partition."""
     with asking.client(cluster, asking.coordinator(cluster, group, asking.GROUP)) as client:
         member = group_client.Member(client, group)
         return {partition: member.committed(topic, partition=partition)[0] for partition in range(PARTITIONS)}

@@ -1,4 +1,4 @@
-"""What Prometheus is told while replicas move, fall behind and go away: each number changes when that happens."""
+"""The metrics of replicas while they move, fall behind and go away: each number changes when that happens."""
 
 from collections.abc import Iterator
 
@@ -47,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, ports: dict[int, int]) -> 
 
 
 class Told:
-    """What the brokers that run tell now."""
+    """The metrics that the running brokers tell now."""
 
     def __init__(self, cluster: Cluster, ports: dict[int, int]) -> None:
         self._cluster, self._ports = cluster, ports

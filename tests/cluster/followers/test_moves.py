@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def under_way(cluster: Cluster) -> dict[TopicPartition, list[int]]:
-    """What the controller says is under way."""
+    """The moves that are under way, as the controller says."""
     with asking.client(cluster, cluster.broker(cluster.observer.controller()[0])) as client:
         request = ListPartitionReassignmentsRequest(timeout_ms=30_000, topics=None)
         answer = client.call(LIST_PARTITION_REASSIGNMENTS, request)

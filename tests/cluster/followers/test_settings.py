@@ -1,4 +1,4 @@
-"""What settings of a cluster do that no other test has for its subject."""
+"""Settings of a cluster that no other test has for its subject."""
 
 import time
 

@@ -38,7 +38,7 @@ class Size(NamedTuple):
 
 SHORT = Size(1, 28_000_000, 4_000_000)
 LONG = Size(3, 600_000_000, 10_000_000)
-#: What a throttle of Kafka's tool holds for, on both sides at once.
+#: The size for a throttle of Kafka's tool, which holds on both sides at once.
 TOOL = Size(2, 60_000_000, 4_000_000)
 
 

@@ -16,7 +16,7 @@ END_S = 60
 
 
 class Lost(NamedTuple):
-    """What a power loss undid: bytes that were written, names that were made, changed or removed."""
+    """The changes that a power loss undid: bytes that were written, names that were made, changed or removed."""
 
     bytes: int
     names: int
@@ -71,7 +71,7 @@ class ForgetfulDisk:
         return self._server
 
     def _said(self, expected: str) -> list[str]:
-        """What follows the word."""
+        """The words that follow the expected one."""
         assert self._server.stdout is not None
         line = self._server.stdout.readline().decode()
         word, *rest = line.split() or [""]

@@ -151,7 +151,7 @@ class Server:
         return protocol.WRITE_OUT.pack(size, 0)
 
     def _open_folder(self, asked: Request) -> bytes:
-        """What is listed is what was there at this moment, so that no change moves the places of a reader."""
+        """Opens a folder. Its list is the one of this moment, so that no change moves the places of a reader."""
         self._opened += 1
         self._listed[self._opened] = [
             protocol.dirent(number, place, name, self._volume[number].mode)

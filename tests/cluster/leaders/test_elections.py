@@ -109,7 +109,7 @@ def is_elected_uncleanly(cluster: Cluster) -> None:
         with asking.client(cluster, cluster.broker(after.leader)) as client:
 
             def told() -> str:
-                """What a consumer hears that had read to the end of what is lost."""
+                """The error that a consumer gets that had read to the end of what is lost."""
                 ((row,),) = [one.partition_responses for one in client.fetch(topic, 20).responses]
                 return asking.name_of(row.error_code)
 

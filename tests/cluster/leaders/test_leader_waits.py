@@ -1,5 +1,5 @@
-"""What a leader does not answer before its followers have come as far: the end of a partition that it leads since a
-moment ago (KIP-207), and that records are deleted (KIP-107).
+"""Answers that a leader does not give before its followers have come as far: the end of a partition that it leads since
+a moment ago (KIP-207), and that records are deleted (KIP-107).
 """
 
 import pytest

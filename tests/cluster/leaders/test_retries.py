@@ -26,7 +26,7 @@ KNOWN = 5
 
 
 def test_answers_are_lost_and_the_leader_dies(cluster: Cluster) -> None:
-    """What it took without the producers hearing of it comes a second time, and is there once."""
+    """Records that it took without the producers hearing of it come a second time, and are there once."""
     answers_are_lost(cluster, cluster.brokers[:1])
 
 

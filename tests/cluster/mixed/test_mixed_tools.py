@@ -58,7 +58,7 @@ def lines(text: str) -> list[str]:
 
 
 def directories(text: str) -> object:
-    """What log-dirs says: the replicas of each directory."""
+    """The replicas of each directory, as log-dirs says."""
     told = json.loads(text[text.index("{") :])
     return {
         (row["broker"], place["logDir"]): sorted(

@@ -107,7 +107,7 @@ def resume(cluster: Cluster) -> None:
 
 
 def set_epoch(tree: KazooClient, topic: str, epoch: int) -> None:
-    """What a tree of another time says of a topic's only partition, under broker 1."""
+    """Writes the state of a topic's only partition, under broker 1, that a tree of another time has."""
     path = f"/brokers/topics/{topic}/partitions/0/state"
     state = json.loads(tree.get(path)[0])
     tree.set(path, json.dumps({**state, "leader": 1, "leader_epoch": epoch, "isr": [1, 2, 3]}).encode())

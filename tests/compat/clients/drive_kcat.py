@@ -59,7 +59,7 @@ class KcatMember:
                 self.news.notify()
 
     def poll(self) -> list[Record]:
-        """What came since, or comes within a moment."""
+        """The records that came since, or come within a moment."""
         with self.news:
             self.news.wait_for(lambda: self.output, timeout=0.05)
             # Whole records: the output ends with the newline of the last one only between two writes.

@@ -1,4 +1,4 @@
-"""What every driven client has in common: how records lie in a file, and the loop that takes commands.
+"""The common part of every driven client: how records lie in a file, and the loop that takes commands.
 
 Each client library is driven by a process of its own (its own environment, or a JVM), so that versions live side by
 side and nothing of a client runs inside the judge. The judge writes the records to send into a file and compares the
@@ -81,7 +81,7 @@ class Member(Protocol):
     """A consumer in a group. It does its part only while it is polled, or in threads of its own."""
 
     def poll(self) -> list[Record]:
-        """What comes in about 50 ms."""
+        """The records that come in about 50 ms."""
 
     def assigned(self) -> set[int]:
         """The partitions that it has now."""
@@ -191,7 +191,7 @@ def administer(admin: Admin) -> list[str]:
     return seen
 
 
-#: What members are told besides: quick to notice, and with the shortest session that brokers allow.
+#: The times that members are given besides: quick to notice, and with the shortest session that brokers allow.
 SESSION_MS, HEARTBEAT_MS = 6_000, 300
 
 
@@ -217,7 +217,7 @@ def read(members: list[Member], count: int) -> list[Record]:
 
 
 def is_shared(members: list[Member], partitions: int) -> bool:
-    """Whether the members have all partitions, each of them some."""
+    """True if the members have all partitions, each of them some."""
     shares = [member.assigned() for member in members]
     return all(shares) and sum(map(len, shares)) == partitions == len(set().union(*shares))
 

@@ -1,5 +1,6 @@
-"""What a client might say to a broker that it seldom says: each conversation is held with Apache Kafka and with us, and
-the answers must be alike (`test_same_answers`). Each names its topics, groups and transactional ids for itself alone.
+"""Things that a client might say to a broker, and seldom says: each conversation is held with Apache Kafka and with us,
+and the answers must be alike (`test_same_answers`). Each names its topics, groups and transactional ids for itself
+alone.
 
 Left out is where Kafka 2.7 answers a senseless request with UNKNOWN_SERVER_ERROR or closes the connection, and we say
 what is wrong; and what later releases of Kafka check, and so do we: that a transaction was begun (KIP-890).

@@ -1,4 +1,4 @@
-"""What conversations of several subjects say: the keys of the requests, and writing and reading records."""
+"""The common part of conversations of several subjects: the keys of the requests, and writing and reading records."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def fences(talk: Talk) -> None:
 
 
 def markers(talk: Talk) -> None:
-    """What coordinators send: also to partitions where the producer has nothing, or was never seen."""
+    """Markers as coordinators send them: also to partitions where the producer has nothing, or was never seen."""
     talk.topic("mk", 2)
     talk.coordinator("mk", 1)
     me = {"transactional_id": "mk", **producing(talk, "mk")}

@@ -1,5 +1,5 @@
-"""What names the same thing twice in one request: Kafka puts most rows into maps, where the last one counts and is
-answered once, answers others as often as they were named, and refuses some.
+"""Requests that name the same thing twice: Kafka puts most rows into maps, where the last one counts and is answered
+once, answers others as often as they were named, and refuses some.
 
 Fetch is in `records.fetch_limits`. Left out is Produce, where we answer each row: of two batches for one partition
 Kafka drops the first, and tells the producer that it has both.

@@ -15,7 +15,7 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class Assailant:
-    """What it did last is in `last`, for when something breaks."""
+    """A hostile client. Its latest deeds are in `last`, for when something breaks."""
 
     def __init__(self, port: int, requests: Plausible) -> None:
         self.port, self.requests = port, requests

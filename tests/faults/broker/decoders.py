@@ -42,7 +42,7 @@ class Decoder:
         return sealed(data, chance) if self.seal else data
 
     def accepts(self, data: bytes) -> bool:
-        """Whether these bytes are what it reads; raises what is no declared error."""
+        """True if the decoder reads these bytes. Raises any error that is not a declared one."""
         try:
             self.decode(data)
         except self.errors:

@@ -1,4 +1,4 @@
-"""What somebody else's clients do while a broker is killed, and the history of it: each client is a thread.
+"""The work of somebody else's clients while a broker is killed, and the history of it: each client is a thread.
 
 It runs until its `stop` is set, then finishes what it has begun; an exception in it is kept in `failure`. Records hold
 unique numbers, written as text. `bootstrap` may name several brokers of a cluster: HOST:PORT,HOST:PORT. A `prefix`
@@ -24,9 +24,9 @@ SHIFT = 40  # bits of a value below the number of the transaction that copied it
 Partition = tuple[str, int]
 T = TypeVar("T")
 
-#: What librdkafka needs to come back at once instead of after seconds, and to try for as long as a run lasts. It does
-#: not begin anew with its bootstrap servers when all brokers are down: it would forget them, and where one of them was
-#: the coordinator of a group go on waiting for it (librdkafka 5511; the same beside Apache Kafka).
+#: The settings that librdkafka needs to come back at once instead of after seconds, and to try for as long as a run
+#: lasts. It does not begin anew with its bootstrap servers when all brokers are down: it would forget them, and where
+#: one of them was the coordinator of a group go on waiting for it (librdkafka 5511; the same beside Apache Kafka).
 CLIENT = {
     "metadata.recovery.strategy": "none",
     "reconnect.backoff.ms": 20,
@@ -151,7 +151,7 @@ class Client(threading.Thread):
         )
 
     def consumed(self, consumer: ck.Consumer, most: int = 500, timeout_s: float = 0.2) -> list[Any]:
-        """What has come. An offset that is out of range is no passing trouble, but lost data."""
+        """The messages that have come. An offset that is out of range is no passing trouble, but lost data."""
         messages = consumer.consume(most, timeout_s)
         for message in messages:
             if message.error() is not None:
@@ -159,7 +159,7 @@ class Client(threading.Thread):
         return [message for message in messages if message.error() is None]
 
     def troubled(self, error: ck.KafkaError) -> None:
-        """What a consumer met besides records."""
+        """Raises unless the error that a consumer met is a passing one."""
         assert error.retriable() or error.code() in PASSING, error
 
 
@@ -250,7 +250,7 @@ class Copier(Client):
         self.stuck = 0
         self.leaves = leaves
         self.left = 0
-        #: What its consumer was about a few seconds ago, by partition, for who wants to know why it does not go on.
+        #: The state of its consumer a few seconds ago, by partition, for who wants to know why it does not go on.
         self.fetching: dict[str, str] = {}
         self.transactions = 0
         self.thrown_out: list[str] = []
@@ -380,7 +380,7 @@ class Reader(Client):
         return ((topic, partition) for topic in (self.plain, self.copied) for partition in range(PARTITIONS))
 
     def reached(self, ends: dict[Partition, int]) -> bool:
-        """Whether it has read to these offsets. A marker at the end is passed without a message."""
+        """True if it has read to these offsets. A marker at the end is passed without a message."""
         self.check()
         return all(self.position.get(partition, -1) >= end for partition, end in ends.items())
 

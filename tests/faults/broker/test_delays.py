@@ -59,7 +59,7 @@ def transactional(bootstrap: str, name: str) -> "ck.Producer":
 
 
 def committed(broker: Broker, topic: str) -> list[bytes]:
-    """What readers of committed records get up to where they have to stop."""
+    """The values that readers of committed records get up to where they have to stop."""
     with connect(broker) as client:
         end = last_offset(client, topic, COMMITTED)
     consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, **CLIENT, **CONSUMER, "group.id": "judge"})

@@ -153,7 +153,7 @@ def codes(client: Client) -> list[int]:
 
 
 def test_a_full_disk_under_the_embedded_tree(small_disk: Path, brokers: Brokers) -> None:
-    """What cannot be written down was not done, and waits for room; everything that was told is there."""
+    """A change that cannot be written down was not made, and waits for room; everything that was told is there."""
     options = {"data": small_disk / "data", "settings": SETTINGS}
     broker = brokers(**options)  # type: ignore[arg-type]
     with connect(broker) as client:

@@ -1,4 +1,4 @@
-"""What the fuzzers found, each as a test of its own."""
+"""The finds of the fuzzers, each as a test of its own."""
 
 from collections.abc import Iterator
 

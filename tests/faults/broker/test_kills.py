@@ -83,7 +83,7 @@ COMPACTION = {
 
 @dataclass
 class Run:
-    """What is left after a run: the broker, still there, and what its clients remember."""
+    """The state after a run: the broker, still there, and what its clients remember."""
 
     victim: Victim
     writers: list[Writer]
@@ -205,7 +205,7 @@ def nothing_is_lost_or_twice(run: Run) -> None:
 
 
 def every_record_was_copied_once(run: Run) -> None:
-    """What readers of committed records saw in the copy is what they saw in the original: each once, in its order."""
+    """Checks that readers of committed records saw all of the original in the copy: each once, in its order."""
     reader = next(reader for reader in run.readers if reader.committed)
     originals: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
     copies: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}

@@ -1,4 +1,6 @@
-"""What was acknowledged with acks=1 is there after a kill of the broker: it was written before, leases or not."""
+"""Records that were acknowledged with acks=1 are there after a kill of the broker: they were written before, leases or
+not.
+"""
 
 import random
 import threading

@@ -1,5 +1,5 @@
-"""What an operator does while a broker is killed under load, each with a memory of what was promised: replicas that
-move between directories, records that are deleted, a topic that is deleted and made anew, transactions that nobody
+"""Changes that an operator makes while a broker is killed under load, each with a memory of what was promised: replicas
+that move between directories, records that are deleted, a topic that is deleted and made anew, transactions that nobody
 ends.
 """
 
@@ -134,7 +134,7 @@ class Shrinker(Operator):
         self.told, self.deletions = start, self.deletions + 1
 
     def look(self) -> None:
-        """What was deleted stays deleted, what was not is there."""
+        """Checks that what was deleted stays deleted, and that the rest is there."""
         row = self.patiently(self.beginning, lambda row: row.error_code not in PASSING)
         assert row.error_code == 0, row.error_code
         start = row.offset

@@ -52,7 +52,7 @@ class Victim:
 
     @property
     def logs(self) -> list[Path]:
-        """What each of its processes has said."""
+        """The files with the output of each of its processes."""
         return sorted(self._brokers.directory.glob("ottla-*.log"))
 
     def kill(self) -> None:
@@ -110,7 +110,7 @@ class Victim:
         return [name for name, state in states.items() if state in ("Ongoing", "PrepareCommit", "PrepareAbort")]
 
     def facts(self, client: Client, topics: Mapping[str, int]) -> dict[str, object]:
-        """What explains why somebody waits: ends, open transactions and producers."""
+        """Facts that explain why somebody waits: ends, open transactions and producers."""
         ends = {
             topic: [self.ends(client, topic, count, committed=level) for level in (True, False)]
             for topic, count in topics.items()
