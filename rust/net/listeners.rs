@@ -39,6 +39,8 @@ pub struct Listener {
     pub greeting_ms: Option<u64>,
     /// Nobody is accepted until then.
     pub rest_until_ms: Option<u64>,
+    /// It rests until another connection leaves.
+    pub awaits_place: bool,
 }
 
 /// What one accept brought.
@@ -78,6 +80,7 @@ impl Listener {
             transport: Transport::Plain,
             greeting_ms: None,
             rest_until_ms: None,
+            awaits_place: false,
         })
     }
 

@@ -144,3 +144,24 @@ fn all_connections_end_with_the_hubs() {
     }
     assert_eq!(rig.hub.figures().connections, 0);
 }
+
+/// Files need the descriptors that are left, and all connections are other threads'.
+#[test]
+fn idle_connections_of_all_threads_make_room() {
+    let rig = Rig::beside(2);
+    let _lease = rig.grant(TERMS);
+    let limits = ConnectionLimits {
+        descriptors_max: 4,
+        ..ConnectionLimits::default()
+    };
+    rig.hub.loops().lock().limit_connections(limits);
+    let mut clients = Vec::new();
+    for offset in 0..12 {
+        let mut client = rig.connect();
+        assert_eq!(client.produce(&Produce::default()), Some((0, offset)));
+        clients.push(client);
+    }
+    assert_eq!(rig.hub.figures().connections, 4);
+    let last = clients.last_mut().unwrap();
+    assert_eq!(last.produce(&Produce::default()), Some((0, 12)));
+}

@@ -154,10 +154,11 @@ impl Acceptor {
         }
     }
 
-    /// A listener rests for a moment.
+    /// A listener rests for a moment, or until a connection leaves.
     pub fn rest(&mut self, index: usize, now_ms: u64) {
         if let Some(listener) = self.listeners.get_mut(index) {
             listener.rest_until_ms = Some(now_ms + ACCEPT_REST_MS);
+            listener.awaits_place = true;
         }
         self.watch();
     }
@@ -215,6 +216,11 @@ impl Acceptor {
         self.open -= 1;
         if let Some(listener) = self.listener(origin) {
             listener.connections -= 1;
+        }
+        for listener in &mut self.listeners {
+            if mem::take(&mut listener.awaits_place) {
+                listener.rest_until_ms = None;
+            }
         }
         // A new one may come in its place.
         self.watch();

@@ -12,6 +12,7 @@ impl<T> Hub<T> {
                 Place::Nowhere => return Ok(()),
                 Place::OfAnIdleOne => {
                     if !self.close_idlest() && !self.acceptor.lock().is_protected(index) {
+                        self.joint.ask_for_room();
                         self.acceptor.lock().rest(index, self.now_ms);
                         self.set_timer();
                         return Ok(());
@@ -48,7 +49,7 @@ impl<T> Hub<T> {
 
     /// Closes an idle connection for one that comes: of the addresses with idle ones, that with the most connections loses the one that was
     /// idle for longest. False if none is idle.
-    fn close_idlest(&mut self) -> bool {
+    pub(super) fn close_idlest(&mut self) -> bool {
         let idle = self.connections.iter().filter(|one| one.is_idle());
         let dearest = {
             let acceptor = self.acceptor.lock();

@@ -1,6 +1,6 @@
 //! The ways from one hub to another: connections go to the thread that serves them, events to the loop.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::acceptor::Entry;
 use super::*;
@@ -17,6 +17,8 @@ struct Place {
     arrivals: Mutex<Vec<Arrival>>,
     /// Its connections, and those on their way to it.
     connections: AtomicUsize,
+    /// It is to close an idle connection, for one that comes.
+    wants_room: AtomicBool,
     wake: Arc<Wake>,
 }
 
@@ -34,6 +36,7 @@ impl<T> Joint<T> {
         let places = wakes.iter().map(|wake| Place {
             arrivals: Mutex::default(),
             connections: AtomicUsize::new(0),
+            wants_room: AtomicBool::new(false),
             wake: Arc::clone(wake),
         });
         Self {
@@ -70,6 +73,22 @@ impl<T> Joint<T> {
         counts
             .map(|place| place.connections.load(Ordering::Relaxed))
             .sum()
+    }
+
+    /// Has the thread with the most connections close one that is idle.
+    pub fn ask_for_room(&self) {
+        let others = self.places.iter().skip(1);
+        let most = others.max_by_key(|place| place.connections.load(Ordering::Relaxed));
+        if let Some(place) = most {
+            place.wants_room.store(true, Ordering::Release);
+            place.wake.signal();
+        }
+    }
+
+    /// True once for each time that this hub was asked for room.
+    pub fn wants_room(&self, number: usize) -> bool {
+        let place = self.places.get(number);
+        place.is_some_and(|place| place.wants_room.swap(false, Ordering::AcqRel))
     }
 
     pub fn send(&self, number: usize, arrival: Arrival) {

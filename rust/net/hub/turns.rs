@@ -161,6 +161,9 @@ impl<T> Hub<T> {
         for arrival in self.joint.arrived(self.number) {
             self.take_in(arrival);
         }
+        if self.joint.wants_room(self.number) {
+            self.close_idlest();
+        }
         if self.short.has_waiters() {
             self.feed();
         }
