@@ -13,6 +13,9 @@ What differs from Java's, with whom it shares groups:
   moves.
 - **Claims wait for the owner's node**, by a watch on it, not for a whole `rebalance.backoff.ms`; and each partition
   is claimed as soon as it is free, where Java claims all or none.
+- **Offsets are read after the claim.** Java reads them before it: an offset that is written between the two, just
+  before the owner's node goes, comes too late for it, and it reads on from the one before. So what is lost is halted
+  here at once, with its offset, and given up only after the changes are gathered.
 
 Source: kafka/consumer/ZookeeperConsumerConnector.scala.
 """
@@ -77,6 +80,10 @@ class Member:
         self.id = new_consumer_id(config.group_id, config.consumer_id)
         self.rebalances = 0
         self.owned: dict[TopicPartition, str] = {}
+        self._halted: dict[TopicPartition, int | None] = {}
+        """Partitions that are owned and not read any more, since others are to have them, and where each ended. None:
+        it was not begun.
+        """
         self._soon = soon
         self._tree: Tree
         self._store: OffsetStore
@@ -171,9 +178,8 @@ class Member:
         await self._register()
         for fetcher in self._fetchers.values():
             nursery.start_soon(fetcher.run)
-        await self._gather()
         retries = 0
-        while not await self._balance():
+        while not await self._balance(await self._settled()):
             if retries == self.config.rebalance_max_retries:
                 raise ConsumerRebalanceFailed(
                     f"{self.id} cannot own all of its partitions after {retries} retries: others do not give them up"
@@ -213,7 +219,7 @@ class Member:
         found: dict[TopicPartition, int] = {}
         for stream in self._fetchers:
             found |= stream.consumed()
-        return found
+        return found | {place: offset for place, offset in self._halted.items() if offset is not None}
 
     async def _commit_now_and_then(self) -> None:
         while self.config.auto_commit_enable:
@@ -248,8 +254,7 @@ class Member:
             try:
                 if self._expired:
                     await self._begin_anew()
-                await self._gather()
-                whole = await self._balance()
+                whole = await self._balance(await self._settled())
             except Problems as problem:
                 logger.warning("group '%s' cannot be balanced now: %s", self.config.group_id, problem)
                 whole = False
@@ -268,6 +273,7 @@ class Member:
         logger.warning("group '%s': the session with ZooKeeper is over; %s joins anew", self.config.group_id, self.id)
         await self._stop(list(self.owned))
         self._store.forget(list(self.owned))
+        self._halted.clear()
         self.owned.clear()
         await self._tree.wait_connected()
         self._expired = False
@@ -308,21 +314,49 @@ class Member:
 
     # Balancing
 
-    async def _balance(self) -> bool:
-        """Gives up what is lost and claims what is won; whether everything won is owned now."""
-        self.rebalances += 1
-        self._changed = trio.Event()
+    async def _settled(self) -> dict[TopicPartition, str]:
+        """Gives what this member is to own, by thread, once nothing changes any more. What it is to lose is halted, and
+        its offset was written before the changes were gathered.
+        """
+        await self._halt(await self._assigned())
+        while True:
+            await self._gather()
+            self._changed = trio.Event()
+            mine = await self._assigned()
+            if not await self._halt(mine):
+                return mine
+
+    async def _assigned(self) -> dict[TopicPartition, str]:
         view = await self._look()
-        if self._expired:
-            return False
         assigned = STRATEGIES[self.config.partition_assignment_strategy](view.threads, view.partitions)
         # Names of members may be prefixes of each other.
         names = {thread(self.id, number) for _, number in self._streams}
-        mine = {place: name for place, name in assigned.items() if name in names}
-        await self._release(
-            [place for place, name in self.owned.items() if mine.get(place) != name],
-            commit=self.config.auto_commit_enable,
-        )
+        return {place: name for place, name in assigned.items() if name in names}
+
+    def _lost(self, mine: Mapping[TopicPartition, str]) -> list[TopicPartition]:
+        return [place for place, name in self.owned.items() if mine.get(place) != name]
+
+    async def _halt(self, mine: Mapping[TopicPartition, str]) -> bool:
+        """Stops reading what is not this member's any more, and writes its offsets; whether there was any that was read
+        until now. Where the program commits, it decides when.
+        """
+        lost = [place for place in self._lost(mine) if place not in self._halted]
+        if not lost or self._expired or not self.config.auto_commit_enable:
+            return False
+        async with self._commits:
+            offsets = await self._stop(lost)
+            self._halted |= {place: offsets.get(place) for place in lost}
+            await self._store.write(offsets)
+        return True
+
+    async def _balance(self, mine: Mapping[TopicPartition, str]) -> bool:
+        """Gives up what is lost and claims what is won; whether everything won is owned now."""
+        self.rebalances += 1
+        if self._expired:
+            return False
+        await self._release(self._lost(mine), commit=self.config.auto_commit_enable)
+        for stream, places in self._by_stream({place: self.owned[place] for place in self._halted}).items():
+            await self._fetchers[stream].change(add={place: self._halted.pop(place) for place in places})
         won = {place: name for place, name in mine.items() if place not in self.owned}
         claimed = [place for place, name in won.items() if await self._claim(place, name)]
         await self._start({place: won[place] for place in claimed})
@@ -411,6 +445,9 @@ class Member:
         # Under the lock: an older offset must not be written after the next owner has written its own.
         async with self._commits:
             offsets = await self._stop(places)
+            for place in self._halted.keys() & set(places):
+                if (halted := self._halted.pop(place)) is not None:
+                    offsets[place] = halted
             try:
                 if commit:
                     await self._store.write(offsets)
