@@ -108,6 +108,8 @@ class Part:
     records: list[tuple[int, bytes]] = field(default_factory=list)
     #: Codes that the next Fetch and Produce requests are answered with.
     errors: deque[int] = field(default_factory=deque)
+    #: Offsets of records whose transaction was aborted.
+    aborted: set[int] = field(default_factory=set)
     #: Offsets of records whose checksum is wrong.
     damaged: set[int] = field(default_factory=set)
 
@@ -163,6 +165,11 @@ class World:
 
     def __getitem__(self, partition: TopicPartition) -> Part:
         return self.topics[partition.topic][partition.partition]
+
+    def leads(self, partition: TopicPartition) -> bool:
+        """Returns True if a broker leads the partition."""
+        leader = self[partition].leader
+        return leader is not None and not self.brokers[leader].is_dead
 
     def topic(self, name: str, *leaders: int | None) -> None:
         """A new topic with so many partitions."""
@@ -375,6 +382,10 @@ class Broker(Coordinator):
                 elif part is not None:
                     offset = part.end
                     part.add(*values_of(row.records))
+                    if message.transactional_id is not None:
+                        written = self.world.transactions[message.transactional_id].written
+                        place = TopicPartition(each.name, row.partition_index)
+                        written += [(place, number) for number in range(offset, part.end)]
                 rows.append(PartitionProduceResponse(row.partition_index, code, offset))
             topics.append(TopicProduceResponse(each.name, rows))
         self.world.change()

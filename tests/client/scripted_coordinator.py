@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.consumer_protocol import PROTOCOL_TYPE
 from ottla.errors import (
+    ConcurrentTransactions,
     CoordinatorNotAvailable,
     InvalidProducerEpoch,
     InvalidTxnState,
@@ -67,6 +68,10 @@ class Transaction:
     errors: dict[TopicPartition, deque[int]] = field(default_factory=dict)
     ends: list[bool] = field(default_factory=list)
     """How its transactions ended: committed, or not."""
+    written: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    """The records of the one that is open."""
+    unmarked: set[TopicPartition] = field(default_factory=set)
+    """Partitions that had no leader when the last one ended: another one begins when they have their markers."""
 
 
 class Coordinator:
@@ -154,6 +159,8 @@ class Coordinator:
             return InitProducerIdResponse(error_code=code)
         known = self.world.transactions
         found = known.setdefault(message.transactional_id, Transaction(1000 + len(known), -1))
+        if self._is_ending(found):
+            return InitProducerIdResponse(error_code=ConcurrentTransactions.code)
         found.epoch += 1
         self._end(found, False)
         return InitProducerIdResponse(producer_id=found.producer_id, producer_epoch=found.epoch)
@@ -165,7 +172,13 @@ class Coordinator:
         found = self.world.transactions[message.transactional_id]
         if (message.producer_id, message.producer_epoch) != (found.producer_id, found.epoch):
             return None, InvalidProducerEpoch.code
+        if key != END_TXN.key and self._is_ending(found):
+            return None, ConcurrentTransactions.code
         return found, 0
+
+    def _is_ending(self, transaction: Transaction) -> bool:
+        transaction.unmarked = {each for each in transaction.unmarked if not self.world.leads(each)}
+        return bool(transaction.unmarked)
 
     async def _on_24(self, message: Any) -> Any:
         found, code = self._transaction(ADD_PARTITIONS_TO_TXN.key, message)
@@ -218,6 +231,11 @@ class Coordinator:
             transaction.ends.append(committed)
             if committed:
                 self.world.committed.update(transaction.offsets)
+            else:
+                for partition, offset in transaction.written:
+                    self.world[partition].aborted.add(offset)
+            transaction.unmarked = {each for each in transaction.partitions if not self.world.leads(each)}
         transaction.is_open = False
         transaction.partitions.clear()
+        transaction.written.clear()
         transaction.offsets.clear()

@@ -223,3 +223,22 @@ async def test_a_partition_that_the_coordinator_does_not_know_yet(world: World) 
         await one_transaction(producer)
     assert world.transactions["x"].ends == [True]
     assert values(world, THERE) == [b"b"]
+
+
+async def test_an_abort_of_what_cannot_begin(world: World) -> None:
+    """The transaction before has ended, and waits for the leader of one of its partitions."""
+    async with (
+        Cluster(world.bootstrap, timeout_ms=math.inf) as cluster,
+        TransactionalProducer(cluster, "x") as producer,
+    ):
+        world.befalls[END_TXN.key] = lambda: world[HERE].moves(None)
+        async with producer.transaction():
+            await producer.send("t", b"a", partition=0)
+        producer.begin()
+        await producer.send("t", b"b", partition=1)
+        with trio.fail_after(PATIENCE_S):
+            while world.brokers[1].asked[ADD_PARTITIONS_TO_TXN.name] < 3:
+                await trio.lowlevel.checkpoint()
+            await producer.abort(is_last=True)
+    assert values(world, THERE) == []
+    assert world.transactions["x"].ends == [True]

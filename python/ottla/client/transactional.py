@@ -166,6 +166,9 @@ class TransactionalProducer(Producer):
         #: What the coordinator knows to be part of the transaction.
         self._added: set[TopicPartition] = set()
         self._has_offsets = False
+        #: Calls that add partitions to the transaction, and whether one was given up: it may have added some.
+        self._adding: set[trio.CancelScope] = set()
+        self._is_doubted = False
         #: Why the transaction can only be aborted.
         self._broken: KafkaError | None = None
         #: Sequence numbers are lost: the next transaction needs a new epoch.
@@ -197,8 +200,9 @@ class TransactionalProducer(Producer):
         """Ends the transaction: its records will be read. Errors as `prepare` and `end_transaction`."""
         await _end(self._coordinator, await self.prepare(), True)
 
-    async def abort(self) -> None:
-        """Ends the transaction: its records will not be read. Afterwards the producer is as new.
+    async def abort(self, *, is_last: bool = False) -> None:
+        """Ends the transaction: its records will not be read. Afterwards the producer is as new; with `is_last` it
+        cannot be used any more, and does not wait until the coordinator has carried out the end.
 
         Raises:
             ProducerFenced, InvalidProducerEpoch: another producer has the id.
@@ -213,7 +217,7 @@ class TransactionalProducer(Producer):
         self._ended()
         with suppress(InvalidTxnState):
             await _end(self._coordinator, prepared, False)
-        if has_gap:
+        if has_gap and not is_last:
             await self._initialize()
 
     @asynccontextmanager
@@ -310,7 +314,15 @@ class TransactionalProducer(Producer):
         if not partitions:
             return
         here = Prepared(self.transactional_id, self.producer_id, self.producer_epoch, is_empty=False)
-        await _add_partitions(self._coordinator, here, partitions)
+        with trio.CancelScope() as scope:
+            self._adding.add(scope)
+            try:
+                await _add_partitions(self._coordinator, here, partitions)
+            finally:
+                self._adding.discard(scope)
+        if scope.cancelled_caught:
+            self._is_doubted = True
+            raise NetworkException("the transaction is aborted")
         self._added |= partitions
 
     def _fail(self, batch: Batch, problem: KafkaError) -> None:
@@ -322,7 +334,7 @@ class TransactionalProducer(Producer):
 
     @property
     def _has_anything(self) -> bool:
-        return bool(self._added or self._has_offsets)
+        return bool(self._added or self._has_offsets or self._is_doubted)
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -332,10 +344,14 @@ class TransactionalProducer(Producer):
 
     def _ended(self) -> None:
         self._is_open, self._broken, self._has_offsets, self._has_gap = False, None, False, False
+        self._is_doubted = False
         self._added.clear()
 
     async def _discard(self) -> None:
         """Drops what is not sent, and waits for what is on its way."""
+        # The coordinator may wait for the end of the transaction before, and that for a leader.
+        for scope in self._adding:
+            scope.cancel()
         for partition in list(self._open):
             self._close(partition)
         while self._bytes:
