@@ -8,8 +8,8 @@ neither commit nor, with exactly once, end a transaction: the group's coordinato
 |-----------------------------|---------------------------------------|-------------------------------------------|
 | batches                     | of an idempotent producer             | in a transaction, at most `COMMIT_S` long |
 | source offsets              | committed when these are acknowledged | committed in the transaction              |
-| a partition without leader  | waits alone                           | the same in the source; in the target the |
-|                             |                                       | transaction waits, and the others with it |
+| a partition without leader  | waits alone                           | the same; a transaction that it is part   |
+|                             |                                       | of is aborted and given up with its id    |
 | damaged records             | their partition is looked at again later  | the same                                  |
 | after a failure             | goes on from what is committed        | the same; the rest is aborted             |
 
@@ -31,11 +31,11 @@ from ottla.client.cluster import Cluster
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
 from ottla.client.transactional import TransactionalProducer
-from ottla.errors import KafkaError, MessageTooLarge, RemoteProtocolError
+from ottla.errors import ConcurrentTransactions, KafkaError, LeaderNotAvailable, MessageTooLarge, RemoteProtocolError
 from ottla.mirror.config import FlowConfig
 from ottla.mirror.figures import Figures
 from ottla.mirror.notes import Notes
-from ottla.mirror.share import MEMORY_BYTES, REPLACED, SESSION_MS, Share
+from ottla.mirror.share import REPLACED, SESSION_MS, Share
 from ottla.mirror.syncs import Syncs
 from ottla.mirror.topics import Topics
 
@@ -81,8 +81,11 @@ class Copying:
         self._target = target
         self._topics = topics
         self._figures = figures
-        self._transactional_id = f"{group_of(flow)}-{uuid.uuid4().hex[:12]}"
+        self._transactional_id = self._new_id()
         self._join_bytes = JOIN_BYTES
+
+    def _new_id(self) -> str:
+        return f"{group_of(self._flow)}-{uuid.uuid4().hex[:12]}"
 
     async def run(self) -> None:
         """Copies until it is stopped. What fails is tried again, from what is committed."""
@@ -94,6 +97,9 @@ class Copying:
             except (KafkaError, OSError, RemoteProtocolError) as error:
                 self._figures.errors += 1
                 logger.warning("%s: copying begins anew in %g s: %s", self._flow, RETRY_S, error)
+                if isinstance(error, LeaderNotAvailable | ConcurrentTransactions):
+                    # The end of a transaction waits for the leaders of all of its partitions, and the id with it.
+                    self._transactional_id = self._new_id()
                 if isinstance(error, MessageTooLarge):
                     # From now on a batch is no larger than in the source.
                     self._join_bytes = 1
@@ -112,7 +118,7 @@ class Copying:
                 self._target,
                 self._transactional_id,
                 transaction_timeout_ms=TRANSACTION_MS,
-                memory_bytes=MEMORY_BYTES,
+                memory_bytes=UNBOUNDED,
             )
             if flow.exactly_once
             else Producer(self._target, memory_bytes=UNBOUNDED)

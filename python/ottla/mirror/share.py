@@ -7,6 +7,7 @@ are damaged, wait alone. Partitions of topics that were made anew are copied fro
 from __future__ import annotations
 
 import logging
+import math
 import struct
 import time
 from collections.abc import Collection, Mapping
@@ -25,6 +26,7 @@ from ottla.errors import (
     FencedInstanceId,
     IllegalGeneration,
     KafkaError,
+    LeaderNotAvailable,
     NoOffsetForPartition,
     ProducerFenced,
     RebalanceInProgress,
@@ -46,6 +48,10 @@ logger = logging.getLogger(__name__)
 COMMIT_S: Final = 0.2
 #: How long a fetch waits for the first record.
 WAIT_MS: Final = 100
+#: With exactly once, how soon the target is asked again who leads mirrors that had no leader.
+LEADER_S: Final = 0.5
+#: How long the end of a transaction is waited for that is aborted for want of a leader.
+ABORT_S: Final = 1.0
 #: How soon records are looked at again that could not be copied: somebody may delete or mend them.
 DAMAGED_S: Final = 30.0
 #: After how long an instance that was killed is replaced, and what it began is aborted.
@@ -102,7 +108,7 @@ class Share(RebalanceListener):
         self._log_starts: dict[TopicPartition, int] = {}
         #: With exactly once, the time of the newest record that was sent since the last commit.
         self._newest_ms = -1
-        #: At least once: what is on its way, and the partitions that wait for their mirrors.
+        #: What is on its way, and the partitions that wait for their mirrors.
         self._deliveries = Deliveries()
         self._slow: set[TopicPartition] = set()
         #: Partitions with records that cannot be copied, and when they are looked at again.
@@ -110,6 +116,10 @@ class Share(RebalanceListener):
         #: What is committed of the partitions of the source.
         self._committed: dict[TopicPartition, int] = {}
         self._in_transaction = False
+        #: The mirrors of the transaction that is open, and of the one before.
+        self._written: set[TopicPartition] = set()
+        self._written_before: set[TopicPartition] = set()
+        self._leaders_at = -math.inf
         self._has_failed = False
         self._commit_at = trio.current_time() + COMMIT_S
 
@@ -218,7 +228,7 @@ class Share(RebalanceListener):
         if is_idle:
             return
         await self._deliveries.settle()
-        self._pause()
+        await self._pause()
         before = dict(self._reader.positions)
         answers = await self._reader.poll_encoded()
         for partition, position in self._reader.positions.items():
@@ -233,11 +243,13 @@ class Share(RebalanceListener):
         if trio.current_time() >= self._commit_at:
             await self.commit()
 
-    def _pause(self) -> None:
+    async def _pause(self) -> None:
         """Nothing more is read of partitions that wait for their mirrors, until these take what was read, and of those
         with damage, until it is time to look again.
         """
         slow = self._deliveries.slow()
+        if isinstance(self._producer, TransactionalProducer):
+            slow = await self._without_leader()
         for each in sorted(slow - self._slow):
             mirror = self._mirror_of(each)
             logger.warning("%s: %s takes no records now, %s waits; others are copied on", self._flow, mirror, each)
@@ -249,6 +261,26 @@ class Share(RebalanceListener):
         paused = self._reader.paused()
         self._reader.pause(wanted - paused)
         self._reader.resume(paused - wanted)
+
+    async def _without_leader(self) -> set[TopicPartition]:
+        """The partitions whose mirrors have no leader, as the target says. A transaction that such a mirror is part of
+        ends when it has a leader again, whatever this instance does: they must not come into one.
+        """
+        mirrors = {self._mirror_of(each): each for each in self._reader.positions}
+        without = self._member.cluster.located(mirrors)[1]
+        if without:
+            await self._ask_leaders(without, at_once=None in without.values())
+        return {mirrors[each] for each in self._leaderless(without)}
+
+    async def _ask_leaders(self, mirrors: Collection[TopicPartition], *, at_once: bool = False) -> None:
+        now = trio.current_time()
+        if at_once or now >= self._leaders_at:
+            self._leaders_at = now + LEADER_S
+            await self._member.cluster.refresh({each.topic for each in mirrors})
+
+    def _leaderless(self, mirrors: Collection[TopicPartition]) -> list[TopicPartition]:
+        without = self._member.cluster.located(mirrors)[1]
+        return [each for each, why in without.items() if isinstance(why, LeaderNotAvailable)]
 
     def _say_reset(self, partition: TopicPartition, before: int, position: int) -> None:
         """The reader could not go on where it was."""
@@ -288,6 +320,7 @@ class Share(RebalanceListener):
         self._begin()
         mirror = self._mirror_of(partition)
         is_transactional = isinstance(self._producer, TransactionalProducer)
+        self._written.add(mirror)
         for batch in copied.batches:
             await self._has_room()
             receipt = await self._producer.send_encoded(mirror, batch.data, batch.records)
@@ -300,8 +333,7 @@ class Share(RebalanceListener):
             (newest_ms,) = _MAX_TIMESTAMP.unpack_from(batch.data, _MAX_TIMESTAMP_AT)
             if is_transactional:
                 self._newest_ms = max(self._newest_ms, newest_ms)
-            else:
-                self._deliveries.sent(partition, batch.last_offset + 1, size_bytes, newest_ms, receipt)
+            self._deliveries.sent(partition, batch.last_offset + 1, size_bytes, newest_ms, receipt)
         self._deliveries.read(partition, copied.next_offset)
         self._reader.positions[partition] = copied.next_offset
 
@@ -318,23 +350,39 @@ class Share(RebalanceListener):
     async def _has_room(self) -> None:
         """Waits while as much is on its way as may be, partitions left out that wait for their mirrors."""
         while self._deliveries.size_bytes() >= MEMORY_BYTES:
-            with trio.move_on_after(COMMIT_S):
-                await self._producer.progress()
-            await self._deliveries.settle()
+            await self._progress()
+
+    async def _progress(self) -> None:
+        """Waits until something more is delivered, for a moment at most. Raises LeaderNotAvailable: a transaction waits
+        for a mirror that has lost its leader.
+        """
+        with trio.move_on_after(COMMIT_S):
+            await self._producer.progress()
+        await self._deliveries.settle()
+        if not isinstance(self._producer, TransactionalProducer) or not self._deliveries.slow():
+            return
+        # No transaction begins before the one before it has ended in all of its partitions.
+        mirrors = self._written | self._written_before
+        await self._ask_leaders(mirrors)
+        if gone := self._leaderless(mirrors):
+            target = self._flow.target
+            raise LeaderNotAvailable(f"{min(gone)} has lost its leader in {target}, and waits alone until it has one")
 
     async def give_up(self, error: BaseException) -> None:
         """After an error. Commits what was delivered, if the group is still ours: what failed is something else then,
         and nothing of this has to come twice. A transaction is aborted instead: else it would hold up readers until it
         times out.
         """
+        # The coordinator may wait for that leader, too. What is not aborted here times out there.
+        limit_s = ABORT_S if isinstance(error, LeaderNotAvailable) else SESSION_MS / 1000
         with (
-            trio.move_on_after(SESSION_MS / 1000, shield=True),
+            trio.move_on_after(limit_s, shield=True),
             suppress(KafkaError, OSError, RemoteProtocolError),
         ):
             if isinstance(self._producer, TransactionalProducer):
                 if self._in_transaction:
                     self._in_transaction = False
-                    await self._producer.abort()
+                    await self._producer.abort(is_last=True)
             elif isinstance(error, Exception) and not isinstance(error, REPLACED):
                 await self.finish()
         self._has_failed = True
@@ -372,10 +420,13 @@ class Share(RebalanceListener):
         offsets = {self._mirror_of(partition): position for partition, position in moved.items()}
         if isinstance(producer, TransactionalProducer):
             self._begin()
+            while not deliveries.are_over:
+                await self._progress()
             who = self._member.group_metadata()
             await producer.send_offsets(who.group, offsets, member_id=who.member_id, generation=who.generation)
             await producer.commit()
             self._in_transaction = False
+            self._written_before, self._written = self._written, set()
         else:
             self._newest_ms = max(self._newest_ms, deliveries.newest_ms)
             deliveries.newest_ms = -1
