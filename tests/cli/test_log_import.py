@@ -101,3 +101,47 @@ def test_a_message_that_is_cut_off(ottla: Ottla, tmp_path: Path, folder: Path) -
     assert f"{first} at byte {len(WRITTEN)}: 2 bytes at the end of the file, which are no whole message" in told
     nothing = ottla("log", "import", str(tmp_path), "--format", "0.7", "--topic", "t", code=1).err
     assert "there is no file named <byte offset>.kafka" in nothing
+
+
+def test_what_is_no_log_of_kafka_0_7(ottla: Ottla, tmp_path: Path) -> None:
+    folder = tmp_path / "notes-0"
+    folder.mkdir()
+    file = folder / f"{0:020}.kafka"
+    command = ["log", "import", str(folder), "--format", "0.7", "--topic", "t", "--data-dir", str(tmp_path)]
+    for content in (b"a text, and no log of anything", b"\x1f\x8b\x08" + b"\xff" * 60):
+        file.write_bytes(content)
+        told = ottla(*command, code=1).err
+        assert told.startswith(f"Error: {file} at byte 0: ")
+        assert f"It begins with the bytes {content[:8].hex(' ')}, and has no message: it may be no log of Kafka" in told
+        assert "imported 0 messages" in told
+        assert told.endswith("; nothing behind it is a whole message\n")
+        assert told.count("\n") == 1
+
+
+def test_a_file_that_is_missing_or_cut_or_of_another_log(ottla: Ottla, tmp_path: Path, folder: Path) -> None:
+    """Files are named by the offsets at which they begin: each begins where the one before it ends."""
+    first, second = sorted(folder.iterdir())
+    end = 5000 + len(WRITTEN)
+    last = folder / f"{end + 1000:020}.kafka"
+    last.write_bytes(old(b"far"))
+    second.write_bytes(old(b"near"))
+    near = end + len(old(b"near"))
+    command = ["log", "import", str(folder), "--format", "0.7", "--topic", "t", "--data-dir", str(tmp_path)]
+    told = ottla(*command, code=1).err
+    assert f"{second} at byte 13: it ends 987 bytes before the next file begins: between them one is missing" in told
+    assert f"imported {len(VALUES) + 1} messages into t-3, up to byte offset {near}" in told
+    assert f"--from-offset {end + 1000}\n" in told
+    ottla(*command, "--from-offset", str(end + 1000))
+    assert values(tmp_path, "t-3") == [*VALUES, b"near", b"far"]
+    # Cut in a message, the next file is where it goes on.
+    second.write_bytes(old(b"near")[:-1])
+    assert f"--from-offset {end + 1000}\n" in ottla(*command, "--partition", "1", code=1).err
+    # What is in both files is imported once.
+    last.unlink()
+    first.write_bytes(WRITTEN + old(b"near"))
+    second.write_bytes(old(b"near") + old(b"behind"))
+    told = ottla(*command, "--partition", "2", code=1).err
+    assert f"{first} at byte {near - 5000}: it ends 13 bytes behind where the next file begins" in told
+    assert f"--from-offset {near}\n" in told
+    ottla(*command, "--partition", "2", "--from-offset", str(near))
+    assert values(tmp_path, "t-2") == [*VALUES, b"near", b"behind"]

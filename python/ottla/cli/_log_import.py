@@ -79,6 +79,8 @@ def command(
     on = f"everything before it is in ({done}, up to byte offset {stopped.offset})"
     if stopped.next_offset is not None:
         on += f"; to go on behind the damage, at the next whole message: --from-offset {stopped.next_offset}"
+    else:
+        on += "; nothing behind it is a whole message"
     raise click.ClickException(f"{stopped}; {on}")
 
 

@@ -7,6 +7,7 @@ which a reader can start from again.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ CHUNK_BYTES = 1 << 20
 
 #: No message may be larger, also unpacked: a length beyond it is damage. 0.7's own default limit was 1 MB.
 MESSAGE_BYTES_MAX = 64 << 20
+
+SHOWN_BYTES = 8
 
 _NAME = re.compile(r"([0-9]+)\.kafka")
 
@@ -45,7 +48,7 @@ class Damaged(Exception):
         self.file = file
         #: In the file, and among all messages of the partition.
         self.position, self.offset = position, offset
-        #: Where the next whole message starts; None if there is none in this file.
+        #: Where the next whole message starts, or the next file; None if there is none.
         self.next_offset = next_offset
 
 
@@ -71,13 +74,24 @@ def read(path: str, from_offset: int = 0) -> Iterator[Messages]:
         OSError: a file cannot be read.
     """
     found = files(path)
-    for index, (first_offset, file) in enumerate(found):
-        end_offset = first_offset + os.path.getsize(file)
-        if end_offset > from_offset:
-            yield from _read_file(file, first_offset, max(0, from_offset - first_offset), index == len(found) - 1)
+    for (first_offset, file), (next_offset, _) in itertools.zip_longest(found, found[1:], fillvalue=(None, "")):
+        assert first_offset is not None
+        size_bytes = os.path.getsize(file)
+        end_offset = first_offset + size_bytes
+        if end_offset <= from_offset:
+            continue
+        yield from _read_file(file, first_offset, max(0, from_offset - first_offset), next_offset)
+        if next_offset is None or next_offset == end_offset:
+            continue
+        bytes_off = counted(abs(next_offset - end_offset), "byte")
+        if next_offset > end_offset:
+            problem = f"it ends {bytes_off} before the next file begins: between them one is missing, or its end is"
+            raise Damaged(file, size_bytes, end_offset, problem, next_offset)
+        problem = f"it ends {bytes_off} behind where the next file begins: one of them is not of this log"
+        raise Damaged(file, size_bytes, end_offset, problem, end_offset)
 
 
-def _read_file(file: str, first_offset: int, position: int, is_last: bool) -> Iterator[Messages]:
+def _read_file(file: str, first_offset: int, position: int, next_offset: int | None) -> Iterator[Messages]:
     with open(file, "rb") as source:
         source.seek(position)
         buffer = b""
@@ -91,7 +105,7 @@ def _read_file(file: str, first_offset: int, position: int, is_last: bool) -> It
                 if end:
                     yield Messages(payloads, first_offset + position, end)
                 _, at, problem = error
-                raise _damaged(file, first_offset, position, at - end, problem)
+                raise _damaged(file, first_offset, position, at - end, problem, next_offset)
             # A message larger than what was read takes more, and twice as much each time.
             wanted = CHUNK_BYTES if end else max(CHUNK_BYTES, len(buffer))
             buffer = buffer[end:]
@@ -99,20 +113,27 @@ def _read_file(file: str, first_offset: int, position: int, is_last: bool) -> It
                 if end:
                     yield Messages(payloads, first_offset + position, end)
                 continue
-            if buffer and not is_last:
+            if buffer and next_offset is not None:
                 problem = f"{counted(len(buffer), 'byte')} at the end of the file, which are no whole message"
-                raise _damaged(file, first_offset, position, 0, problem)
+                raise _damaged(file, first_offset, position, 0, problem, next_offset)
             if end or buffer:
                 yield Messages(payloads, first_offset + position, end, len(buffer))
             return
 
 
-def _damaged(file: str, first_offset: int, position: int, inside: int, problem: str) -> Damaged:
-    """Damage in the message at `position`, with where the next whole one starts if that is near."""
+def _damaged(
+    file: str, first_offset: int, position: int, inside: int, problem: str, next_offset: int | None
+) -> Damaged:
+    """Damage in the message at `position`, with where the next whole one starts if that is near, or the next file."""
     with open(file, "rb") as source:
         source.seek(position)
         buffer = source.read(MESSAGE_BYTES_MAX)
     after = find_07(buffer, 1, message_bytes_max=MESSAGE_BYTES_MAX)
     start = first_offset + position
     what = re.sub(r"^([a-z]+) at byte [0-9]+", r"\1", problem)
-    return Damaged(file, position + inside, start, what, None if after is None else start + after)
+    if after is not None:
+        return Damaged(file, position + inside, start, what, start + after)
+    if position == 0:
+        shown = buffer[:SHOWN_BYTES].hex(" ")
+        what = f"{what}. It begins with the bytes {shown}, and has no message: it may be no log of Kafka 0.7"
+    return Damaged(file, position + inside, start, what, next_offset)
