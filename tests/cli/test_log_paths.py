@@ -1,5 +1,6 @@
 """`ottla log` and `ottla tree` at paths that are not what they should be: one line, and never a success."""
 
+import struct
 import subprocess
 from pathlib import Path
 
@@ -71,6 +72,58 @@ def test_foreign_files(ottla: Ottla, partition: Path) -> None:
         if file.is_file():
             is_damaged = any("damage" in row for row in dump.rows(str(file), records=True))
             ottla("log", "dump", str(file), "--records", code=1 if is_damaged else 0)
+
+
+TEXT = b"the index of a book: 12, 27"
+NO_ENTRY = "no entry of an index in order; an index is made anew by `ottla log repair`"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "damage"),
+    [
+        (f"{0:020}.index", struct.pack(">4i", 80, 16, 16, 80), f"at byte 8: it is {NO_ENTRY}"),
+        (f"{0:020}.index", struct.pack(">2i", -1, 0), f"at byte 0: it is {NO_ENTRY}"),
+        (f"{0:020}.index", struct.pack(">2i", 1, 100) + b"torn", "at byte 8: 4 bytes are no whole entry of 8 bytes"),
+        (f"{0:020}.timeindex", TEXT, f"at byte 12: it is {NO_ENTRY}"),
+        (f"{0:020}.timeindex", struct.pack(">qi", 5, 1) + b"t", "at byte 12: 1 byte is no whole entry of 12 bytes"),
+        (f"{10**20 - 1}.index", TEXT, "at byte 0: it is not named by an offset: no index of a log"),
+    ],
+)
+def test_an_index_that_is_none_is_shown_as_damage(
+    ottla: Ottla, partition: Path, name: str, content: bytes, damage: str
+) -> None:
+    """Nothing behind the first thing that is no entry is shown as one, and a repair makes it anew."""
+    (partition / name).write_bytes(content)
+    lines = ottla("log", "dump", str(partition / name), code=1).out.splitlines()
+    assert lines[-1] == f"  DAMAGED {damage}"
+    if len(name) == len(f"{0:020}.index") and int(Path(name).stem):
+        return  # no log has such a file
+    ottla("log", "repair", str(partition), "--yes")
+    assert "DAMAGED" not in ottla("log", "dump", str(partition)).out
+
+
+def test_a_folder_with_an_index_only_is_not_repaired(ottla: Ottla, partition: Path) -> None:
+    (partition / f"{0:020}.log").unlink()
+    (partition / f"{0:020}.index").write_bytes(TEXT)
+    error = one_line(ottla("log", "repair", str(partition), "--yes", code=1).err)
+    assert f"{partition} has no segment" in error
+    assert error.endswith("; nothing was repaired\n")
+    assert (partition / f"{0:020}.index").read_bytes() == TEXT
+
+
+def test_checkpoints_with_the_line_ends_of_windows(ottla: Ottla, brokers: Brokers, tmp_path: Path) -> None:
+    """Kafka reads them with Java's `readLine`, to which CR LF is the end of a line."""
+    broker = brokers()
+    ottla("topic", "create", "t", "-b", broker.bootstrap)
+    ottla("produce", "t", "-b", broker.bootstrap, stdin=b"a\nb\n")
+    broker.stop()
+    changed = [path for path in broker.data.rglob("*") if path.name.endswith(("-checkpoint", "meta.properties"))]
+    assert len(changed) >= 5
+    for path in changed:
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert "all whole" in ottla("log", "verify", str(broker.data)).out
+    broker = brokers.restart(broker)
+    assert ottla("consume", "t", "-b", broker.bootstrap, "--from-beginning", "--until-end").out == "a\nb\n"
 
 
 def test_a_wrong_checksum_is_shown(ottla: Ottla, partition: Path) -> None:

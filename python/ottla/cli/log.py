@@ -105,7 +105,7 @@ def repair(path: str, dry_run: bool, yes: bool) -> None:
     from ottla import _core
     from ottla.errors import KafkaError
     from ottla.log import LogConfig, verify
-    from ottla.log.foreign import foreign_file
+    from ottla.log.foreign import foreign_file, without_segment
 
     with explained("cannot look for damage"):
         found = {folder: verify(folder) for folder in _partitions(path)}
@@ -114,7 +114,7 @@ def repair(path: str, dry_run: bool, yes: bool) -> None:
         click.echo("nothing is damaged")
         return
     for folder in damaged:
-        if (foreign := foreign_file(folder)) is not None:
+        if (foreign := without_segment(folder) or foreign_file(folder)) is not None:
             raise click.ClickException(f"{foreign}; nothing was repaired")
     names = ", ".join(os.path.basename(folder) for folder in damaged)
     if dry_run or not yes:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ottla import _core
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, counted
 
 Row = dict[str, Any]
 
@@ -29,6 +29,14 @@ MAGIC_AT = 16
 
 BATCHES_MAX = 10_000
 """How many batches are listed at once."""
+
+OFFSET_MAX = (1 << 63) - 1
+
+INDEXES = {
+    ".index": ("offset", ("offset", "position"), 8),
+    ".timeindex": ("time", ("timestamp_ms", "offset"), 12),
+}
+"""The kind of an index, the fields of its entries, and how many bytes each has."""
 
 CHECKPOINTS = (
     "leader-epoch-checkpoint",
@@ -63,16 +71,12 @@ def rows(path: str, *, records: bool = False) -> Iterator[Row]:
         return
     with open(path, "rb") as file:
         data = file.read()
-    if suffix in (".index", ".timeindex") and not stem.isdecimal():
-        yield {"file": path, "position": 0, "damage": "it is not named by an offset: no index of a log"}
-        return
     match suffix:
-        case ".index":
-            for offset, position in _core.read_index(data, int(stem), "offset"):
-                yield {"file": path, "offset": offset, "position": position}
-        case ".timeindex":
-            for timestamp_ms, offset in _core.read_index(data, int(stem), "time"):
-                yield {"file": path, "timestamp_ms": timestamp_ms, "offset": offset}
+        case ".index" | ".timeindex":
+            if stem.isdecimal() and int(stem) <= OFFSET_MAX:
+                yield from _index(path, data, int(stem), suffix)
+            else:
+                yield {"file": path, "position": 0, "damage": "it is not named by an offset: no index of a log"}
         case ".txnindex":
             yield from _aborted(path, data)
         case ".snapshot":
@@ -172,6 +176,23 @@ def _marker(path: str, batch: bytes) -> Iterator[Row]:
             yield {**row, "marker": {0: "abort", 1: "commit"}.get(kind, str(kind)), "coordinator_epoch": epoch}
     except KafkaError as error:
         yield {"file": path, "damage": str(error)}
+
+
+def _index(path: str, data: bytes, base_offset: int, suffix: str) -> Iterator[Row]:
+    """The entries up to the first that is none: those of an index come in order, from the segment's first offset on."""
+    kind, names, entry_bytes = INDEXES[suffix]
+    before = (0, 0)
+    for number, entry in enumerate(_core.read_index(data, base_offset, kind)):
+        row = dict(zip(names, entry, strict=True))
+        if row["offset"] < base_offset or any(now < then for now, then in zip(entry, before, strict=True)):
+            damage = "it is no entry of an index in order; an index is made anew by `ottla log repair`"
+            yield {"file": path, "position": number * entry_bytes, "damage": damage}
+            return
+        before = entry
+        yield {"file": path, **row}
+    if rest := len(data) % entry_bytes:
+        damage = f"{counted(rest, 'byte is', 'bytes are')} no whole entry of {entry_bytes} bytes"
+        yield {"file": path, "position": len(data) - rest, "damage": damage}
 
 
 def _aborted(path: str, data: bytes) -> Iterator[Row]:

@@ -16,6 +16,16 @@ NO_FORMAT = "is not a format"
 SHOWN_BYTES = 8
 
 
+def without_segment(folder: str | os.PathLike[str]) -> str | None:
+    """Says that a folder has no segment, of which its indexes could be made anew; None if it has one."""
+    if any(map(SEGMENT.fullmatch, os.listdir(folder))):
+        return None
+    return (
+        f"{folder} has no segment ({0:020}.log or another offset), of which the rest could be made anew. Put its "
+        "segments back, or delete the folder: the log then begins anew"
+    )
+
+
 def foreign_file(folder: str | os.PathLike[str]) -> str | None:
     """Names the first such file; None if there is none, or if any segment begins with a batch: then the
     folder is a log, and the file a part of it that was damaged.
