@@ -204,15 +204,43 @@ def test_kills_and_topics_that_grow(place: Place, version: str) -> None:
             eventually("nothing is lost", lambda: not lost())
 
 
-def test_malformed_members_do_not_stop_a_group(ours: Place) -> None:
+STRANGERS = [
+    b"topic:1",
+    b"",
+    b"\xff\xfe\0",
+    b"[]",
+    b'{"version":1,"subscription":{"t":null},"pattern":"static"}',
+    b'{"version":1,"subscription":{"(":1},"pattern":"white_list"}',
+]
+
+
+@pytest.mark.parametrize("reset", ["smallest", "largest"])
+def test_what_makes_no_sense_stops_no_group(ours: Place, reset: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is said once, however often the group is balanced; and what may have been an offset skips nothing."""
     topic, mine = ours.topic(2), group()
+    sent = fill(ours, topic, 2, 5)
+    where = f"/consumers/{mine}"
     with tree(ours) as client:
-        client.create(f"/consumers/{mine}/ids/{mine}_bad-1-0", b"topic:1", makepath=True)
-        client.create(f"/consumers/{mine}/offsets/{topic}/1", b"many", makepath=True)
-        with Member(ours, mine, topic).join() as member:
+        for number, content in enumerate(STRANGERS):
+            client.create(f"{where}/ids/{mine}_bad-{number}", content, makepath=True)
+        client.create(f"{where}/owners/{topic}/zero", b"\xff", makepath=True)
+        client.create(f"{where}/offsets/{topic}/0", b"9" * 30, makepath=True)
+        client.create(f"{where}/offsets/{topic}/1", b"many", makepath=True)
+        with Member(ours, mine, topic, auto_offset_reset=reset).join() as member:
             assert member.partitions == {0, 1}
-            fill(ours, topic, 2, 1)
-            eventually("both arrive", lambda: len(member.consumed) == 2)
+            eventually("all arrive", lambda: len(member.consumed) == 10)
+            before = member.connector.rebalances
+            client.create(f"{where}/ids/{mine}_bad-again", b"x")
+            eventually("it has looked again", lambda: member.connector.rebalances > before)
+    assert {each.value for each in member.consumed} == sent
+    assert offsets(ours, mine, topic, 2) == [5, 5]
+    for number in range(len(STRANGERS)):
+        (said,) = [line for line in caplog.messages if f"{mine}_bad-{number} " in line]
+        assert said.startswith(f"group '{mine}': {where}/ids/{mine}_bad-{number} is left out: not a consumer's regis")
+        assert said.endswith(". It goes with nobody's session: delete it")
+    for number, shown in enumerate(("9" * 30, "many")):
+        (said,) = [line for line in caplog.messages if f"{where}/offsets/{topic}/{number} " in line]
+        assert f"is no offset but b'{shown}': group '{mine}' reads {topic}-{number} from its beginning" in said
 
 
 def test_an_owner_that_does_not_give_up(ours: Place) -> None:
@@ -223,7 +251,8 @@ def test_an_owner_that_does_not_give_up(ours: Place) -> None:
         path = f"/consumers/{mine}/owners/{topic}/0"
         client.create(path, b"somebody", makepath=True)
         settings = {"rebalance_max_retries": 1, "rebalance_backoff_ms": 50}
-        with pytest.raises(ConsumerRebalanceFailed, match="after 1 retries"):
+        told = f"after 1 retries: {path} names 'somebody', and goes with nobody's session: delete that node"
+        with pytest.raises(ConsumerRebalanceFailed, match=told):
             Member(ours, mine, topic, **settings).join()
         with Member(ours, mine, topic) as member:
             client.delete(path)

@@ -65,7 +65,9 @@ class StreamFetcher:
     async def change(
         self, add: Mapping[TopicPartition, int | None] | None = None, remove: Collection[TopicPartition] = ()
     ) -> None:
-        """After this nothing comes of the partitions that were removed."""
+        """After this nothing comes of the partitions that were removed. Those that are added begin at an offset, at
+        EARLIEST, or without one where `auto.offset.reset` says.
+        """
         self._changes += 1
         self._polling.cancel()
         try:
@@ -75,11 +77,11 @@ class StreamFetcher:
                     self._next.pop(place, None)
                     self._starts.discard(place)
                 for place, offset in (add or {}).items():
-                    if offset is not None:
+                    if offset is not None and offset != EARLIEST:
                         self._starts.discard(place)
                         self._begin(place, offset)
                     elif self._config.auto_offset_reset in RESETS:
-                        self._starts.add({place: None})
+                        self._starts.add({place: offset})
                     else:
                         self._fail(OffsetOutOfRange(f"{place}: group '{self._config.group_id}' has no offset there"))
         finally:

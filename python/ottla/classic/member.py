@@ -26,18 +26,18 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
 
 import trio
 
 from ottla.classic.assignment import STRATEGIES
 from ottla.classic.config import ConsumerConfig
-from ottla.classic.discovery import IDS, TOPICS, registered
+from ottla.classic.discovery import registered
 from ottla.classic.errors import ClassicError, ConsumerRebalanceFailed
 from ottla.classic.fetching import StreamFetcher
 from ottla.classic.offset_stores import OffsetStore
-from ottla.classic.registry import MalformedRegistration, Subscription, ids_path, new_consumer_id, owner_path, thread
+from ottla.classic.registry import Subscription, ids_path, new_consumer_id, owner_path, thread
 from ottla.classic.stream import AnyStream
+from ottla.classic.view import Views, holder, watched_children
 from ottla.client.cluster import Address, Cluster
 from ottla.client.groups import Groups
 from ottla.coordination.tree import (
@@ -52,7 +52,6 @@ from ottla.coordination.tree import (
     get_or_none,
     parent_of,
 )
-from ottla.coordination.znodes import MalformedNode, TopicAssignment
 from ottla.coordination.zookeeper import ZooKeeperTree
 from ottla.errors import KafkaError, ProtocolError, counted
 from ottla.kafka import TopicPartition
@@ -63,13 +62,6 @@ GATHER_MS = 500
 GATHER_QUIET_MS = 150
 
 Problems = (TreeError, KafkaError, OSError, ProtocolError)
-
-
-class _View(NamedTuple):
-    """What a member sees of its group and cluster."""
-
-    threads: dict[str, list[str]]
-    partitions: dict[str, list[int]]
 
 
 class Member:
@@ -84,6 +76,9 @@ class Member:
         """Partitions that are owned and not read any more, since others are to have them, and where each ended. None:
         it was not begun.
         """
+        self._unclaimed: list[TopicPartition] = []
+        """The partitions that are its own, and have another owner still."""
+        self._views = Views(config)
         self._soon = soon
         self._tree: Tree
         self._store: OffsetStore
@@ -181,8 +176,9 @@ class Member:
         retries = 0
         while not await self._balance(await self._settled()):
             if retries == self.config.rebalance_max_retries:
+                held = await holder(self._tree, self.config.group_id, self._unclaimed)
                 raise ConsumerRebalanceFailed(
-                    f"{self.id} cannot own all of its partitions after {retries} retries: others do not give them up"
+                    f"{self.id} cannot own all of its partitions after {retries} retries: {held}"
                 )
             with trio.move_on_after(self.config.rebalance_backoff_ms / 1000) as waited:
                 await self._changed.wait()
@@ -327,7 +323,7 @@ class Member:
                 return mine
 
     async def _assigned(self) -> dict[TopicPartition, str]:
-        view = await self._look()
+        view = await self._views.look(self._tree, self._watch)
         assigned = STRATEGIES[self.config.partition_assignment_strategy](view.threads, view.partitions)
         # Names of members may be prefixes of each other.
         names = {thread(self.id, number) for _, number in self._streams}
@@ -355,45 +351,16 @@ class Member:
         if self._expired:
             return False
         await self._release(self._lost(mine), commit=self.config.auto_commit_enable)
+        unbegun = [place for place, offset in self._halted.items() if offset is None]
+        self._halted |= await self._store.read(unbegun)
         for stream, places in self._by_stream({place: self.owned[place] for place in self._halted}).items():
             await self._fetchers[stream].change(add={place: self._halted.pop(place) for place in places})
         won = {place: name for place, name in mine.items() if place not in self.owned}
         claimed = [place for place, name in won.items() if await self._claim(place, name)]
         await self._start({place: won[place] for place in claimed})
         logger.info("%s owns %s, of %d that are its own", self.id, counted(len(self.owned), "partition"), len(mine))
-        return len(claimed) == len(won)
-
-    async def _look(self) -> _View:
-        """Reads the group and the cluster, and watches what was read."""
-        tree, config = self._tree, self.config
-        await watched_children(tree, IDS, self._watch)
-        topics = await watched_children(tree, TOPICS, self._watch)
-        ids = await watched_children(tree, ids_path(config.group_id), self._watch)
-        threads: dict[str, list[str]] = {}
-        nodes = await tree.get_many([f"{ids_path(config.group_id)}/{each}" for each in ids])
-        for each, node in zip(ids, nodes, strict=True):
-            if node is None:
-                continue
-            try:
-                subscription = Subscription.decode(node.data)
-            except MalformedRegistration as problem:
-                logger.warning("member %s of group '%s' is left out: %s", each, config.group_id, problem)
-                continue
-            found = subscription.threads(each, topics, exclude_internal=config.exclude_internal_topics)
-            for topic, names in found.items():
-                threads.setdefault(topic, []).extend(names)
-        asked = sorted(set(threads) & set(topics))
-        paths = [f"{TOPICS}/{topic}" for topic in asked]
-        partitions: dict[str, list[int]] = {}
-        found_topics = await tree.get_many(paths, [self._watch] * len(paths))
-        for topic, path, node in zip(asked, paths, found_topics, strict=True):
-            if node is None:
-                continue
-            try:
-                partitions[topic] = sorted(TopicAssignment.decode(path, node.data).partitions)
-            except MalformedNode as problem:
-                logger.warning("topic '%s' is left out: %s", topic, problem)
-        return _View(threads, partitions)
+        self._unclaimed = [place for place in won if place not in self.owned]
+        return not self._unclaimed
 
     async def _claim(self, place: TopicPartition, name: str) -> bool:
         """Makes the owner's node, or watches the one that is there."""
@@ -477,13 +444,3 @@ class Member:
             topic = "" if self._subscription.filter is not None else place.topic
             found.setdefault(self._streams[topic, number], []).append(place)
         return found
-
-
-async def watched_children(tree: Tree, path: str, watch: Callable[[WatchEvent], None]) -> list[str]:
-    """A node's children; of one that is not there none, and its coming is watched."""
-    while True:
-        try:
-            return await tree.children(path, watch)
-        except NoNode:
-            if await tree.exists(path, watch) is None:
-                return []

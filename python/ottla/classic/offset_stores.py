@@ -10,14 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Collection, Mapping
 
 from ottla.classic.registry import offset_path
 from ottla.client.groups import Committed, Groups
 from ottla.coordination.tree import NodeExists, NoNode, Tree, parent_of
-from ottla.kafka import TopicPartition
+from ottla.kafka import EARLIEST, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+OFFSET = re.compile(rb"\s*[+-]?[0-9]{1,19}\s*")
+OFFSET_MAX = 2**63 - 1
+SHOWN_BYTES_MAX = 60
+"""How much is shown of a node that makes no sense."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -34,7 +40,9 @@ class OffsetStore:
         self._known: dict[TopicPartition, int] = {}
 
     async def read(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The next offset of each partition that has one. Raises TreeError, KafkaError, OSError."""
+        """The next offset of each partition that has one; EARLIEST if it has a node with something else, which may
+        have been any offset. Raises TreeError, KafkaError, OSError.
+        """
         stores: list[dict[TopicPartition, int]] = []
         if self._in_tree:
             stores.append(await self._read_tree(list(places)))
@@ -43,9 +51,9 @@ class OffsetStore:
             stores.append({place: each.offset for place, each in committed.items()})
         found: dict[TopicPartition, int] = {}
         for place in {place for store in stores for place in store}:
-            at = {store.get(place, -1) for store in stores}
-            found[place] = max(at)
-            if len(at) == 1:
+            at = {store.get(place) for store in stores}
+            found[place] = max(offset for offset in at if offset is not None)
+            if len(at) == 1 and found[place] != EARLIEST:
                 self._known[place] = found[place]
             else:  # the next write brings it to the store that does not have it
                 self._known.pop(place, None)
@@ -77,10 +85,15 @@ class OffsetStore:
         for place, node in zip(places, nodes, strict=True):
             if node is None:
                 continue
-            try:
+            if OFFSET.fullmatch(node.data) and int(node.data) <= OFFSET_MAX:
                 found[place] = int(node.data)
-            except ValueError:
-                logger.warning("group '%s' has no offset but %r for %s", self._group, node.data[:50], place)
+                continue
+            found[place] = EARLIEST
+            logger.warning(
+                "%s is no offset but %r: group '%s' reads %s from its beginning, to leave nothing out. `ottla group "
+                "reset` sets another offset while the group is stopped",
+                *(offset_path(self._group, place), node.data[:SHOWN_BYTES_MAX], self._group, place),
+            )
         return found
 
     async def _write_tree(self, path: str, data: bytes) -> None:
