@@ -121,6 +121,30 @@ def test_what_is_damaged_is_named_and_the_rest_shown(ottla: Ottla, old: Old) -> 
     )
 
 
+def test_nodes_of_nobody_among_the_members(ottla: Ottla, old: Old) -> None:
+    """They can be no member that is to be stopped first. A whole group goes with them; else they are left alone."""
+    topic = old.topic(partitions=3)
+    other = old.topic()
+    mine = old.group(topic, 3)
+    path = f"/consumers/{mine}/ids/{mine}_ghost"
+    old.write(f"{mine}/ids/{mine}_ghost", '{"version":1,"subscription":{"t":1},"pattern":"static"}')
+    old.write(f"{mine}/offsets/{other}/0", "1")
+    zookeeper = ["--zookeeper", old.zookeeper]
+    out = ottla("group", "describe", mine, *zookeeper).out
+    assert out.startswith(f"{mine}: in ZooKeeper, 0 members\n")
+    assert f"  {path} outlives its member: no session has made it, and nobody reads what it is given\n" in out
+    for command in (
+        ["reset", mine, "--to-earliest", "--topic", topic],
+        ["delete", mine, "--topic", other],
+    ):
+        said = ottla("group", *command, *zookeeper, "--yes", code=1).err
+        assert f"group '{mine}' has no member, but {path}, which goes with nobody's session: delete that node" in said
+        assert said.count("\n") == 1
+    assert old.client.exists(path)
+    ottla("group", "delete", mine, *zookeeper, "--yes")
+    assert not old.client.exists(f"/consumers/{mine}")
+
+
 def test_one_missing_leader_does_not_stop_the_rest(ottla: Ottla, old: Old) -> None:
     topic = old.topic()
     mine = old.group(topic, 3, 4)

@@ -80,6 +80,8 @@ class TreeGroup:
     problems: list[str] = field(default_factory=list)
     nodes: list[str] = field(default_factory=list)
     """The paths of all nodes, parents before their children."""
+    left_behind: list[str] = field(default_factory=list)
+    """The paths of nodes beside those of members that go with nobody's session: whoever made them is no member."""
 
     @property
     def is_active(self) -> bool:
@@ -91,6 +93,13 @@ class TreeGroup:
         if self.is_active:
             count = counted(len(self.members), "member") if self.members else "owners of partitions"
             raise GroupHasMembers(f"group '{self.group}' has {count}: stop them first")
+
+    def check_resettable(self) -> None:
+        """Raises GroupHasMembers, also for what is beside the nodes of members."""
+        self.check_inactive()
+        if self.left_behind:
+            what = f"group '{self.group}' has no member, but {self.left_behind[0]}"
+            raise GroupHasMembers(f"{what}, which goes with nobody's session: delete that node, or the whole group")
 
 
 async def list_groups(tree: Tree) -> list[ListedGroup]:
@@ -119,6 +128,10 @@ async def read_group(tree: Tree, group: str) -> TreeGroup | None:
 
 
 def _take_member(found: TreeGroup, name: str, path: str, node: Node) -> None:
+    if not node.stat.ephemeral_owner:
+        found.problems.append(f"{path} outlives its member: no session has made it, and nobody reads what it is given")
+        found.left_behind.append(path)
+        return
     try:
         read = Subscription.decode(node.data)
     except MalformedRegistration:
@@ -197,9 +210,13 @@ async def delete_group(tree: Tree, found: TreeGroup, topics: Collection[str] = (
     ids = ids_path(found.group)
     is_whole = not topics or found.topics <= set(topics)
     changes: list[Operation] = []
-    if ids in found.nodes:
-        changes = [Delete(ids)] if is_whole else [Delete(ids), Create(ids)]
-    gone = [path for path in found.nodes if path != ids and (is_whole or _topic_of(path) in topics)]
+    if ids in found.nodes and not is_whole:
+        found.check_resettable()
+        changes = [Delete(ids), Create(ids)]
+    elif ids in found.nodes:
+        changes = [*map(Delete, found.left_behind), Delete(ids)]
+    deleted = {each.path for each in changes}
+    gone = [path for path in found.nodes if path not in deleted and (is_whole or _topic_of(path) in topics)]
     changes += [Delete(path) for path in reversed(gone)]
     await _change(tree, found.group, changes)
     return is_whole

@@ -240,7 +240,7 @@ def reset(
         needs_group = aim.shift_by is not None or not topics
         group = await existing(session, name, otherwise) if needs_group else await read(session, name)
         if group is not None and not dry_run:
-            group.check_inactive()
+            group.check_resettable()
         cluster = await session.cluster()
         await check_topics(cluster, topics)
         kafka = await in_kafka(session, name)
@@ -256,7 +256,7 @@ def reset(
 
         group = await read(session, name)  # whose members may have come while it was asked for
         if group is not None:
-            group.check_inactive()
+            group.check_resettable()
         if found.in_kafka:
             await _check_no_members(session, name)
             offsets = {place: Committed(offset) for place, offset in found.in_kafka.items()}
