@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from ottla.classic import (
     ConsumerTimeout,
     InvalidConfig,
     Message,
+    Producer,
     SimpleConsumer,
     StringDecoder,
     SyncProducer,
@@ -347,6 +349,21 @@ def test_no_zookeeper(free_port: int) -> None:
     config = {"group.id": "g", "zookeeper.connect": f"{HOST}:{free_port}", "zookeeper.connection.timeout.ms": 50}
     with pytest.raises(Unavailable, match=f"no ZooKeeper server at {HOST}:{free_port}"):
         Consumer.create(config)
+
+
+@pytest.mark.parametrize("make", [Consumer.create, Producer], ids=["consumer", "producer"])
+def test_a_broker_where_a_zookeeper_is_named(ours: Place, make: Callable[[dict[str, Any]], Any]) -> None:
+    config = {"zookeeper.connect": ours.bootstrap, "zookeeper.connection.timeout.ms": 50}
+    told = f"a Kafka broker answers at {ours.bootstrap}, with its own protocol. Name ZooKeeper's port"
+    with pytest.raises(Unavailable, match=told):
+        make({"group.id": "g", **config} if make is not Producer else config)
+
+
+def test_a_zookeeper_where_a_broker_is_named(ours: Place, zookeeper_server: str) -> None:
+    _, _, port = zookeeper_server.rpartition(":")
+    with SimpleConsumer(HOST, int(port)) as consumer, pytest.raises(OSError, match=r"or is it ZooKeeper's\?$") as told:
+        consumer.get_offsets_before("t", 0, -1, 1)
+    assert f"{HOST}:{port} closed the connection" in str(told.value)
 
 
 def test_two_members_of_one_name(ours: Place) -> None:

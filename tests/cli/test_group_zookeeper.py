@@ -201,6 +201,9 @@ def test_brokers_and_a_zookeeper_that_do_not_answer(ottla: Ottla, old: Old) -> N
         for command in (("group", "list"), ("consume", topic, "-g", "g", "--classic")):
             said = ottla(*command, "--zookeeper", where, "--timeout-ms", "300", code=1).err
             assert f"no ZooKeeper server at {where} answered within 300 ms; is a ZooKeeper running there?" in said
+    said = ottla("group", "list", "--zookeeper", old.bootstrap, "--timeout-ms", "300", code=1).err
+    assert f"answered within 300 ms: a Kafka broker answers at {old.bootstrap}, with its own protocol. Name " in said
+    assert said.count("\n") == 1
 
 
 def test_mistakes_are_told_in_one_line(ottla: Ottla, old: Old) -> None:

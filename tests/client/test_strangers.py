@@ -153,7 +153,10 @@ HALVES = {
         "closed the connection in the middle of an answer",
     ),
     "half a length": (says(b"\0\0", stays=False), "closed the connection in the middle of an answer"),
-    "nothing": (says(stays=False), "closed the connection; does this port want TLS or SASL (security.protocol)?"),
+    "nothing": (
+        says(stays=False),
+        "closed the connection; does this port want TLS or SASL (security.protocol), or is it ZooKeeper's?",
+    ),
     "half of metadata": (
         offers(*ALL, then=says(b"\0\0\0\x64xx", stays=False)),
         "closed the connection in the middle of an answer",

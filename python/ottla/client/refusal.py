@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def refused(problem: ConnectionLost, security: Security | None, place: str) -> ConnectionLost | TlsFailed:
     """What it may mean that a connection ended before it could be used, TLS being done: the broker does not say."""
     if security is None or not security.tls:
-        return ConnectionLost(f"{problem}; does this port want TLS or SASL (security.protocol)?")
+        return ConnectionLost(f"{problem}; does this port want TLS or SASL (security.protocol), or is it ZooKeeper's?")
     from ottla.client.tls import failure
 
     # With TLS 1.3 a broker looks at our certificate after the handshake. Java's alert then is one that only Java reads.
