@@ -1,13 +1,15 @@
 """Whether partitions are those that were copied."""
 
+import math
 from pathlib import Path
 
 import pytest
 import trio
 
-from ottla.client import Producer
+from ottla.client import Cluster, Producer
 from ottla.kafka import TopicPartition
 from ottla.mirror.verifying import Place, made_anew
+from tests.client.scripted_cluster import World
 from tests.mirror.sides import Side, sides
 from tests.support.waiting import PATIENCE_S
 
@@ -46,3 +48,21 @@ async def test_what_differs_is_another_topic(tmp_path: Path) -> None:
         with trio.fail_after(PATIENCE_S):
             found = await made_anew(one.cluster, two.cluster, places)
         assert sorted(each.topic for each in found) == ["large", "none", "time", "value"]
+
+
+async def test_a_mirror_without_leader_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not judged, and the others are."""
+    monkeypatch.setattr("ottla.mirror.verifying.PATIENCE_S", math.inf)
+    monkeypatch.setattr("ottla.mirror.verifying.LEADER_S", 0.05)
+    source, target = World(1), World(1)
+    source.topic("t", 1, 1)
+    target.topic("A.t", None, 1)
+    places = {}
+    for number in (0, 1):
+        here, there = TopicPartition("t", number), TopicPartition("A.t", number)
+        source[here].add(b"new")
+        target[there].add(b"old")
+        places[here] = Place(here, 0, there, 0)
+    async with source.serving(), target.serving(), Cluster(source.bootstrap) as one, Cluster(target.bootstrap) as two:
+        with trio.fail_after(PATIENCE_S):
+            assert await made_anew(one, two, places) == {TopicPartition("t", 1)}

@@ -253,9 +253,11 @@ class Share(RebalanceListener):
         for each in sorted(slow - self._slow):
             mirror = self._mirror_of(each)
             logger.warning("%s: %s takes no records now, %s waits; others are copied on", self._flow, mirror, each)
-        for each in sorted(self._slow - slow):
+        again, self._slow = self._slow - slow, slow
+        for each in sorted(again):
             logger.info("%s: %s takes records again", self._flow, self._mirror_of(each))
-        self._slow = slow
+        if isinstance(self._producer, TransactionalProducer):
+            await self.verify(again)  # nobody could read those mirrors meanwhile
         now = trio.current_time()
         wanted = slow | {each for each, until in self._damaged.items() if until > now}
         paused = self._reader.paused()

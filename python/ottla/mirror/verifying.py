@@ -30,11 +30,13 @@ import trio
 from ottla import _core
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import Consumer
-from ottla.errors import CorruptMessage, KafkaError, RemoteProtocolError
+from ottla.errors import CorruptMessage, KafkaError, LeaderNotAvailable, RemoteProtocolError
 from ottla.kafka import TopicPartition
 
 #: How long clusters may take to give the records. What has not come then is not judged.
 PATIENCE_S: Final = 5.0
+#: How long a partition is waited for that has no leader: others are not copied meanwhile.
+LEADER_S: Final = 1.0
 #: How long a fetch waits where nothing is there.
 WAIT_MS: Final = 100
 #: Of one partition in an answer: most batches are smaller, and only their first record is wanted.
@@ -84,6 +86,7 @@ def _differ(here: _Found, there: _Found) -> bool:
 async def _read(cluster: Cluster, offsets: Mapping[TopicPartition, int], found: dict[TopicPartition, _Found]) -> None:
     """Adds the records at these offsets that are there."""
     reader = Consumer(cluster, start="earliest", read_committed=True, wait_ms=WAIT_MS, partition_bytes=PARTITION_BYTES)
+    leader_at = trio.current_time() + LEADER_S
     with (
         trio.move_on_after(PATIENCE_S),
         suppress(KafkaError, OSError, RemoteProtocolError),
@@ -97,7 +100,9 @@ async def _read(cluster: Cluster, offsets: Mapping[TopicPartition, int], found: 
                             found[partition] = record
                         del reader.positions[partition]
             for partition, position in list(reader.positions.items()):
-                if position != offsets[partition]:  # it was out of range
+                is_leaderless = isinstance(reader.obstacles.get(partition), LeaderNotAvailable)
+                # What was moved was out of range.
+                if position != offsets[partition] or (is_leaderless and trio.current_time() >= leader_at):
                     del reader.positions[partition]
 
 
