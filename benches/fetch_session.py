@@ -93,6 +93,7 @@ class Turns:
 def fetch(offset: int, session_id: int, session_epoch: int) -> bytes:
     rows = [FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)]
     request = FetchRequest(
+        replica_id=-1,
         max_wait_ms=0,
         min_bytes=0,
         max_bytes=1,

@@ -1,19 +1,23 @@
-//! Plain Fetches: a consumer's, outside of sessions, that reads everything and not only what is committed.
+//! Plain Fetches: a consumer's, outside of sessions. It reads everything, or only what is committed.
 //!
-//! A Fetch of several partitions that has to wait is handed on.
+//! A Fetch of several partitions that waits for more than any record is handed on: what each of them has more would
+//! have to be added up.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::parked::{Parked, Parking};
+use parking_lot::Mutex;
+
+use super::parked::Parked;
 use super::{Direct, Lease};
 use crate::log::leader_epochs::NO_EPOCH;
+use crate::log::{FetchRange, Head, Reader};
 use crate::net::hub::{Hubs, Incoming, Ticket};
 use crate::traffic::Count;
 use crate::wire::fetch::{
-    self, CONSUMER, FetchPartition, PartitionResponse, READ_UNCOMMITTED, RecordData, ResponseHead,
-    ZSTD_SINCE,
+    self, BATCHES_SINCE, CONSUMER, PartitionResponse, READ_COMMITTED, READ_UNCOMMITTED, RecordData,
+    ResponseHead, ZSTD_SINCE,
 };
 use crate::wire::keys::FETCH;
 use crate::wire::piece::Piece;
@@ -25,21 +29,82 @@ const WITHOUT_SESSION: i32 = -1;
 
 pub(super) type Answer<'a> = PartitionResponse<&'a [u8], RecordData>;
 
+/// The range of one partition that a Fetch asks for.
+#[derive(Clone, Copy)]
+pub(super) struct Range {
+    pub offset: i64,
+    /// How many bytes it may have.
+    pub bytes_max: u64,
+    pub reader: Reader,
+}
+
+/// One partition of a Fetch.
+pub(super) struct Part<O> {
+    pub range: Range,
+    pub lease: Arc<Lease<O>>,
+}
+
+impl<O> Part<O> {
+    /// True if its reader gets something, or an error.
+    pub fn has_news(&self) -> bool {
+        let read = self.lease.read(&self.range, true);
+        read.is_none_or(|(answer, _)| answer.records.length() > 0)
+    }
+
+    /// The answer without records.
+    pub fn nothing(&self) -> Answer<'_> {
+        self.lease.nothing(self.range.reader)
+    }
+}
+
+/// All partitions of a Fetch, as they were read.
+pub(super) struct Found<'a> {
+    pub answers: Vec<Answer<'a>>,
+    pub length: u64,
+    /// Waiting adds nothing.
+    pub is_due: bool,
+    /// Only Python can tell why one of them has no records, or have them read from the disk.
+    pub is_unreadable: bool,
+}
+
+pub(super) fn read_all<O>(parts: &[Part<O>], bytes_max: u64) -> Found<'_> {
+    let mut left = bytes_max;
+    let mut found = Found {
+        answers: Vec::with_capacity(parts.len()),
+        length: 0,
+        is_due: false,
+        is_unreadable: false,
+    };
+    for part in parts {
+        let range = Range {
+            bytes_max: part.range.bytes_max.min(left),
+            ..part.range
+        };
+        // The first records may exceed every limit, or a consumer could never pass a large batch (KIP-74).
+        let Some((answer, goes_on)) = part.lease.read(&range, found.length == 0) else {
+            found.is_unreadable = true;
+            found.answers.push(part.nothing());
+            continue;
+        };
+        let size = answer.records.length();
+        found.is_due |= goes_on;
+        found.length += size;
+        left = left.saturating_sub(size);
+        found.answers.push(answer);
+    }
+    // Nobody waits for more than an answer may have.
+    found.is_due |= left == 0;
+    found
+}
+
 /// A Fetch that is plain in itself.
 struct Plain<O> {
-    /// Each partition once, with its lease.
-    partitions: Vec<(FetchPartition, Arc<Lease<O>>)>,
+    /// Each partition once.
+    parts: Vec<Part<O>>,
     bytes_max: u64,
     /// How many bytes it waits for.
     wanted: u64,
     wait: Duration,
-}
-
-/// What becomes of a plain Fetch.
-enum Found<'a> {
-    Answers(Vec<Answer<'a>>),
-    /// There is too little below this high watermark of its only partition.
-    Waits(i64),
 }
 
 /// Answers a Fetch. False if what was found cannot be told.
@@ -76,63 +141,44 @@ pub(super) fn reply<T>(hubs: &Hubs<T>, ticket: Ticket, partitions: Vec<Answer<'_
 }
 
 impl<O> Lease<O> {
-    /// The partition's answer from an offset on, and whether [waiting adds nothing](crate::log::ReadInfo::goes_on) to it. None for what only
-    /// Python can tell, or have read from the disk.
-    pub(super) fn read(
-        &self,
-        offset: i64,
-        bytes_max: u64,
-        at_least_one: bool,
-    ) -> Option<(Answer<'_>, bool)> {
-        let high_watermark = self.log.high_watermark();
-        let found = self
-            .log
-            .read_cached(offset, bytes_max, high_watermark, at_least_one);
-        let found = found.ok()??;
-        let slice = found.slice;
+    /// The partition's answer, and whether [waiting adds nothing](crate::log::ReadInfo::goes_on) to it. None for what
+    /// only Python can tell, or have read from the disk.
+    fn read(&self, range: &Range, at_least_one: bool) -> Option<(Answer<'_>, bool)> {
+        let head = self.log.head();
+        let fetched = self.log.fetch_cached(&FetchRange {
+            offset: range.offset,
+            bytes_max: range.bytes_max,
+            upper_bound: head.bound(range.reader),
+            at_least_one,
+            committed: range.reader == Reader::Committed,
+        });
+        let fetched = fetched.ok()??;
+        let aborted_transactions = fetched.aborted_transactions();
+        let slice = fetched.slice;
         let records = slice.map_or(RecordData::Empty, |slice| RecordData::File(slice.into()));
         let answer = Answer {
-            high_watermark,
+            aborted_transactions,
             records,
-            ..self.nothing()
+            ..self.answer(head)
         };
-        Some((answer, found.goes_on))
+        Some((answer, fetched.goes_on))
     }
 
     /// The partition's answer without records.
-    pub(super) fn nothing(&self) -> Answer<'_> {
-        PartitionResponse {
-            high_watermark: self.log.high_watermark(),
-            last_stable_offset: self.log.last_stable_offset(),
-            log_start_offset: self.log.start_offset(),
-            ..PartitionResponse::empty(self.topic.as_bytes(), self.partition, 0, RecordData::Empty)
+    fn nothing(&self, reader: Reader) -> Answer<'_> {
+        Answer {
+            aborted_transactions: (reader == Reader::Committed).then(Vec::new),
+            ..self.answer(self.log.head())
         }
     }
-}
 
-impl<O> Plain<O> {
-    /// What there is, or that the Fetch waits. None if only Python can answer it.
-    fn find(&self) -> Option<Found<'_>> {
-        let (mut left, mut length) = (self.bytes_max, 0);
-        let mut is_due = self.wait.is_zero();
-        let mut answers = Vec::with_capacity(self.partitions.len());
-        for (asked, lease) in &self.partitions {
-            let bytes_max = u64::try_from(asked.bytes_max).ok()?.min(left);
-            // The first records may exceed every limit, or a consumer could never pass a large batch (KIP-74).
-            let (found, goes_on) = lease.read(asked.fetch_offset, bytes_max, length == 0)?;
-            is_due |= goes_on;
-            let size = found.records.length();
-            length += size;
-            left = left.saturating_sub(size);
-            answers.push(found);
+    fn answer(&self, head: Head) -> Answer<'_> {
+        PartitionResponse {
+            high_watermark: head.high_watermark,
+            last_stable_offset: head.last_stable_offset,
+            log_start_offset: head.log_start_offset,
+            ..PartitionResponse::empty(self.topic.as_bytes(), self.partition, 0, RecordData::Empty)
         }
-        if length >= self.wanted || is_due || left == 0 {
-            return Some(Found::Answers(answers));
-        }
-        let [only] = answers.as_slice() else {
-            return None;
-        };
-        Some(Found::Waits(only.high_watermark))
     }
 }
 
@@ -147,35 +193,38 @@ impl<O> Direct<O> {
 
     /// Answers a plain Fetch, or lets it wait. None if it is not plain, or only Python can answer it.
     fn try_fetch<T>(&self, hubs: &Hubs<T>, body: &[u8], ticket: Ticket) -> Option<()> {
-        if ticket.api_version < ZSTD_SINCE || self.leases.is_empty() {
+        if ticket.api_version < BATCHES_SINCE || self.leases.is_empty() {
             return None;
         }
         let fetch = self.plain(body, ticket.api_version)?;
-        loop {
-            let high_watermark = match fetch.find()? {
-                Found::Answers(answers) => return reply(hubs, ticket, answers).then_some(()),
-                Found::Waits(high_watermark) => high_watermark,
-            };
-            let (asked, lease) = fetch.partitions.first()?;
-            let parked = Parked {
-                ticket,
-                offset: asked.fetch_offset,
-                bytes_max: u64::try_from(asked.bytes_max).ok()?.min(fetch.bytes_max),
-                wanted: fetch.wanted,
-                id: 0,
-            };
-            match self.park(lease, parked, fetch.wait, high_watermark) {
-                Parking::Waits => return Some(()),
-                Parking::HandedOn => return None,
-                Parking::LooksAgain => {}
-            }
+        let found = read_all(&fetch.parts, fetch.bytes_max);
+        if found.is_unreadable {
+            return None;
         }
+        if found.length >= fetch.wanted || found.is_due || fetch.wait.is_zero() {
+            return reply(hubs, ticket, found.answers).then_some(());
+        }
+        if fetch.parts.len() > 1 && fetch.wanted > 1 {
+            return None;
+        }
+        let parked = Parked {
+            ticket,
+            wanted: fetch.wanted,
+            bytes_max: fetch.bytes_max,
+            id: 0,
+            parts: Mutex::new(fetch.parts),
+        };
+        self.park(hubs, parked, fetch.wait).then_some(())
     }
 
     fn plain(&self, body: &[u8], api_version: i16) -> Option<Plain<O>> {
         let mut request = fetch::decode_request(body, api_version).ok()?;
+        let reader = match request.isolation_level {
+            READ_UNCOMMITTED => Reader::Consumer,
+            READ_COMMITTED => Reader::Committed,
+            _ => return None,
+        };
         let is_plain = request.replica_id == CONSUMER
-            && request.isolation_level == READ_UNCOMMITTED
             && (request.session_id, request.session_epoch) == (NO_SESSION, WITHOUT_SESSION)
             && (request.rack_id.is_empty() || self.serves_racks.load(Ordering::Acquire));
         if !is_plain || !(1..=PARTITIONS_MAX).contains(&request.partitions.len()) {
@@ -184,23 +233,32 @@ impl<O> Direct<O> {
         request.name_each_once(body);
         let bytes_max = u64::try_from(request.max_bytes).ok()?;
         let bytes_max = bytes_max.min(self.fetch_bytes_max.load(Ordering::Acquire));
-        let mut partitions = Vec::with_capacity(request.partitions.len());
+        let mut parts = Vec::with_capacity(request.partitions.len());
         for asked in request.partitions {
             let lease = self
                 .leases
                 .get(&body[asked.topic.clone()], asked.partition)?;
             let epoch = asked.current_leader_epoch;
             let is_other_epoch = epoch != NO_EPOCH && epoch != lease.terms.leader_epoch;
-            if !lease.terms.everyone_may_read || is_other_epoch || asked.last_fetched_epoch >= 0 {
+            let is_too_old = lease.terms.is_zstd && api_version < ZSTD_SINCE;
+            if !lease.terms.everyone_may_read
+                || is_other_epoch
+                || asked.last_fetched_epoch >= 0
+                || is_too_old
+            {
                 return None;
             }
-            partitions.push((asked, lease));
+            let range = Range {
+                offset: asked.fetch_offset,
+                bytes_max: u64::try_from(asked.bytes_max).ok()?,
+                reader,
+            };
+            parts.push(Part { range, lease });
         }
         Some(Plain {
-            partitions,
+            parts,
             bytes_max,
-            // Nobody waits for more than an answer may have.
-            wanted: u64::try_from(request.min_bytes).unwrap_or(0).min(bytes_max),
+            wanted: u64::try_from(request.min_bytes).unwrap_or(0),
             wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
         })
     }

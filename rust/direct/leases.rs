@@ -132,6 +132,7 @@ mod tests {
             acknowledges_all: false,
             everyone_may_read: true,
             everyone_may_write: true,
+            is_zstd: false,
         };
         let lease = |topic: &str, partition| {
             Arc::new(Lease::new(topic, partition, Arc::clone(&log), terms, ()))

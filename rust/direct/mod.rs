@@ -18,7 +18,7 @@
 //! | the leases ([`leases`]) | shared | snapshots: who looks one up waits for nobody |
 //! | whether a lease holds ([`gate`]) | shared | asked by an append, and where a high watermark is moved |
 //! | the log | shared | a lock a log; who finds it taken hands the request on |
-//! | waiting Fetches ([`parked`]) | shared | a line a lease, one heap of deadlines |
+//! | waiting Fetches ([`parked`]) | shared | a line a lease, one heap of deadlines, a lock a Fetch |
 //! | the hub | shared | its lock, never held during an append or a read |
 //! | the turn ([`turn`]) | a thread's | nobody else sees it |
 //!
@@ -31,9 +31,9 @@
 //!
 //! [`Log::lost`]: crate::log::Log::lost
 //!
-//! Locks are taken in this order: the deadlines, one lease's line of waiting Fetches, the hub. A lease's gate is held
-//! for a moment, and nothing is locked meanwhile. No lock of this room is held while an owner is dropped: an owner may
-//! be an object of Python, and whatever that takes with it may call this room.
+//! Locks are taken in this order: the deadlines, one line of waiting Fetches or one of these, the hub. A lease's
+//! gate is held for a moment, and nothing is locked meanwhile. No lock of this room is held while an owner is dropped:
+//! an owner may be an object of Python, and whatever that takes with it may call this room.
 //!
 //! # The table of checks
 //!
@@ -68,9 +68,10 @@
 //! | Produce | producer epoch, sequence number, duplicates | log |
 //! | Produce | no quotas | broker |
 //! | Fetch | the connection may speak | hub |
-//! | Fetch | version is 10 or later (all that is stored may be read) | here |
+//! | Fetch | version is 4 or later (batches are read as they are stored) | here |
+//! | Fetch | version is 10 or later, where the topic is compressed with zstd | here, terms |
 //! | Fetch | a consumer, not a replica | here |
-//! | Fetch | everything is read, not only what is committed | here |
+//! | Fetch | the isolation level is known | here |
 //! | Fetch | no session | here |
 //! | Fetch | no rack is named, or the broker chooses no replica by it | here, broker |
 //! | Fetch | partition is known, this broker leads it, its directory is in use | terms |
@@ -80,7 +81,7 @@
 //! | Fetch | limits are not negative | here |
 //! | Fetch | at most 1000 partitions | here |
 //! | Fetch | offset is in the log, and its place in memory | log |
-//! | Fetch | enough bytes, or one partition that can be waited for | here |
+//! | Fetch | enough bytes, or any are waited for, or those of one partition | here |
 //! | Fetch | no quotas | broker |
 
 mod fetch;

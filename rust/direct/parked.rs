@@ -1,81 +1,96 @@
-//! Plain Fetches that wait: for records, for the end of their lease, or until their time is over.
+//! Plain Fetches that wait: for records, for the end of a lease, or until their time is over.
 //!
-//! Nothing of their frames is kept. All of a lease's are looked at when its high watermark moves. The deadlines of all
-//! leases are in one heap; those of Fetches that were answered leave it when they are met, or when they have become
-//! the most of it.
+//! Nothing of their frames is kept. A Fetch stands in the line of each of its leases. All in a lease's line are looked
+//! at when its high watermark moves, and with it the last stable offset, for which readers of committed records wait;
+//! and when the start of the log overtakes that of an open transaction. The deadlines of all leases are in one heap;
+//! those of Fetches that were answered leave it when they are met, or when they have become the most of it.
+//!
+//! A Fetch is answered by whoever takes its parts, while they are locked, and leaves the lines afterwards. Nothing else
+//! is locked meanwhile but the hub.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::mem;
-use std::sync::{Arc, Weak};
+use std::ptr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::fetch::reply;
+use super::fetch::{Part, read_all, reply};
 use super::{Direct, Lease};
 use crate::net::hub::{Hubs, Ticket};
 
 /// How many deadlines of answered Fetches there may be before the heap is looked through.
 const DONE_MAX: usize = 64;
 
-/// A Fetch of one partition.
-pub(super) struct Parked {
+/// A Fetch that found too little.
+pub(super) struct Parked<O> {
     pub ticket: Ticket,
-    pub offset: i64,
+    /// How many bytes it waits for: of several partitions, any.
+    pub wanted: u64,
     /// How many bytes it may have.
     pub bytes_max: u64,
-    /// How many bytes it waits for.
-    pub wanted: u64,
     /// Its number, in the order of arrival.
     pub id: u64,
+    /// In the order of the request; none once it is answered.
+    pub parts: Mutex<Vec<Part<O>>>,
+}
+
+impl<O> Parked<O> {
+    pub(super) fn take(&self) -> Vec<Part<O>> {
+        mem::take(&mut self.parts.lock())
+    }
+
+    fn is_answered(&self) -> bool {
+        self.parts.lock().is_empty()
+    }
 }
 
 /// The Fetches that wait under one lease.
-#[derive(Default)]
-pub(super) struct Line(Mutex<Waiting>);
+pub(super) struct Line<O>(Mutex<Waiting<O>>);
 
-#[derive(Default)]
-struct Waiting {
+struct Waiting<O> {
     /// In the order of their numbers.
-    fetches: Vec<Parked>,
+    fetches: Vec<Arc<Parked<O>>>,
     /// The lease has ended: nobody would look at another one.
     is_closed: bool,
 }
 
-impl Line {
-    fn has(&self, id: u64) -> bool {
-        let waiting = self.0.lock();
-        let place = waiting.fetches.binary_search_by_key(&id, |one| one.id);
-        place.is_ok()
+impl<O> Default for Line<O> {
+    fn default() -> Self {
+        Self(Mutex::new(Waiting {
+            fetches: Vec::new(),
+            is_closed: false,
+        }))
+    }
+}
+
+impl<O> Line<O> {
+    /// False if nobody would look at it.
+    fn add(&self, fetch: &Arc<Parked<O>>) -> bool {
+        let mut waiting = self.0.lock();
+        if !waiting.is_closed {
+            waiting.fetches.push(Arc::clone(fetch));
+        }
+        !waiting.is_closed
     }
 
-    pub(super) fn take(&self, id: u64) -> Option<Parked> {
+    pub(super) fn remove(&self, id: u64) -> Option<Arc<Parked<O>>> {
         let fetches = &mut self.0.lock().fetches;
         let place = fetches.binary_search_by_key(&id, |one| one.id).ok()?;
         Some(fetches.remove(place))
     }
 }
 
-/// The outcome for a Fetch that found too little.
-pub(super) enum Parking {
-    Waits,
-    /// The high watermark is another one by now.
-    LooksAgain,
-    /// Nobody may wait, or no longer under this lease.
-    HandedOn,
-}
-
 struct Deadline<O> {
     at: Instant,
-    id: u64,
-    line: Arc<Line>,
-    lease: Weak<Lease<O>>,
+    fetch: Arc<Parked<O>>,
 }
 
 impl<O> PartialEq for Deadline<O> {
     fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
+        self.fetch.id == other.fetch.id
     }
 }
 
@@ -89,7 +104,7 @@ impl<O> PartialOrd for Deadline<O> {
 
 impl<O> Ord for Deadline<O> {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.id).cmp(&(other.at, other.id))
+        (self.at, self.fetch.id).cmp(&(other.at, other.fetch.id))
     }
 }
 
@@ -113,41 +128,51 @@ impl<O> Default for Due<O> {
     }
 }
 
+/// The ends of a wait without enough records.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With what there is.
+    Time,
+    /// With nothing: the next Fetch is told what happened.
+    Lease,
+}
+
 impl<O> Direct<O> {
-    /// Lets a Fetch wait under a lease.
-    pub(super) fn park(
-        &self,
-        lease: &Arc<Lease<O>>,
-        mut fetch: Parked,
-        wait: Duration,
-        high_watermark: i64,
-    ) -> Parking {
+    /// Lets a Fetch wait under its leases. False if nobody may wait, or no longer under one of them.
+    pub(super) fn park<T>(&self, hubs: &Hubs<T>, mut fetch: Parked<O>, wait: Duration) -> bool {
+        let leases: Vec<_> = {
+            let parts = fetch.parts.get_mut();
+            parts.iter().map(|part| Arc::clone(&part.lease)).collect()
+        };
         let mut due = self.due.lock();
         if !due.may_park {
-            return Parking::HandedOn;
+            return false;
         }
         if due.heap.len() > DONE_MAX + 4 * due.waiting {
-            due.heap.retain(|Reverse(one)| one.line.has(one.id));
-        }
-        // A thread that moves the high watermark looks into the line afterwards: it finds this Fetch, or is seen here.
-        let mut waiting = lease.line.0.lock();
-        if waiting.is_closed {
-            return Parking::HandedOn;
-        }
-        if lease.log.high_watermark() != high_watermark {
-            return Parking::LooksAgain;
+            due.heap.retain(|Reverse(one)| !one.fetch.is_answered());
         }
         due.last_id += 1;
         fetch.id = due.last_id;
+        let fetch = Arc::new(fetch);
         due.heap.push(Reverse(Deadline {
             at: Instant::now() + wait,
-            id: fetch.id,
-            line: Arc::clone(&lease.line),
-            lease: Arc::downgrade(lease),
+            fetch: Arc::clone(&fetch),
         }));
         due.waiting += 1;
-        waiting.fetches.push(fetch);
-        Parking::Waits
+        let is_in_line = leases.iter().all(|lease| lease.line.add(&fetch));
+        drop(due);
+        if !is_in_line && self.leave(&fetch, fetch.take()) {
+            return false;
+        }
+        // A thread that moves a high watermark looks into the line afterwards: it finds this Fetch, or is seen here.
+        self.look(hubs, &fetch, None);
+        if fetch.is_answered() {
+            // Perhaps before it stood in all lines.
+            leases
+                .iter()
+                .for_each(|lease| drop(lease.line.remove(fetch.id)));
+        }
+        true
     }
 
     /// How many Fetches wait.
@@ -155,27 +180,59 @@ impl<O> Direct<O> {
         self.due.lock().waiting
     }
 
-    /// Answers the Fetches that waited for a high watermark that moved.
+    /// Answers the Fetches that waited for a high watermark, or a last stable offset, that moved.
     pub fn advanced<T>(&self, hubs: &Hubs<T>, lease: &Lease<O>) {
-        let mut waiting = lease.line.0.lock();
-        let before = waiting.fetches.len();
-        waiting.fetches.retain(|one| {
-            let Some((found, goes_on)) = lease.read(one.offset, one.bytes_max, true) else {
-                // An error, which the next Fetch is told.
-                reply(hubs, one.ticket, vec![lease.nothing()]);
-                return false;
-            };
-            let is_enough = found.records.length() >= one.wanted || goes_on;
-            if is_enough {
-                reply(hubs, one.ticket, vec![found]);
-            }
-            !is_enough
-        });
-        let answered = before - waiting.fetches.len();
-        drop(waiting);
-        if answered > 0 {
-            self.due.lock().waiting -= answered;
+        let waiting = lease.line.0.lock().fetches.clone();
+        for fetch in waiting {
+            self.look(hubs, &fetch, Some(lease));
         }
+    }
+
+    /// Answers a Fetch that has as much as it waits for. `moved`: the only lease under which there may be more.
+    fn look<T>(&self, hubs: &Hubs<T>, fetch: &Parked<O>, moved: Option<&Lease<O>>) {
+        let mut parts = fetch.parts.lock();
+        if parts.len() != 1
+            && !parts.iter().any(|part| {
+                moved.is_none_or(|lease| ptr::eq(Arc::as_ptr(&part.lease), lease))
+                    && part.has_news()
+            })
+        {
+            return;
+        }
+        let found = read_all(&parts, fetch.bytes_max);
+        // An error, too, is answered: the next Fetch is told of it.
+        if found.length < fetch.wanted && !found.is_due && !found.is_unreadable {
+            return;
+        }
+        reply(hubs, fetch.ticket, found.answers);
+        let taken = mem::take(&mut *parts);
+        drop(parts);
+        self.leave(fetch, taken);
+    }
+
+    /// Ends a wait, unless it has ended.
+    fn end_wait<T>(&self, hubs: &Hubs<T>, fetch: &Parked<O>, end: End) {
+        let parts = fetch.take();
+        let answers = match end {
+            End::Time => read_all(&parts, fetch.bytes_max).answers,
+            End::Lease => parts.iter().map(Part::nothing).collect(),
+        };
+        if !parts.is_empty() {
+            reply(hubs, fetch.ticket, answers);
+        }
+        self.leave(fetch, parts);
+    }
+
+    /// A Fetch whose parts were taken leaves the lines. False if there were none: somebody else has taken them.
+    fn leave(&self, fetch: &Parked<O>, parts: Vec<Part<O>>) -> bool {
+        if parts.is_empty() {
+            return false;
+        }
+        for part in &parts {
+            part.lease.line.remove(fetch.id);
+        }
+        self.due.lock().waiting -= 1;
+        true
     }
 
     /// Ends a lease that is not found any more.
@@ -188,36 +245,23 @@ impl<O> Direct<O> {
     /// Answers all Fetches that wait under a lease, with nothing.
     pub(super) fn release<T>(&self, hubs: &Hubs<T>, lease: &Lease<O>) {
         let fetches = mem::take(&mut lease.line.0.lock().fetches);
-        if fetches.is_empty() {
-            return;
-        }
-        self.due.lock().waiting -= fetches.len();
-        for one in fetches {
-            reply(hubs, one.ticket, vec![lease.nothing()]);
+        for fetch in fetches {
+            self.end_wait(hubs, &fetch, End::Lease);
         }
     }
 
     /// Answers the Fetches whose time is over, with what there is. Returns the next deadline.
     pub(super) fn expire<T>(&self, hubs: &Hubs<T>) -> Option<Instant> {
         loop {
-            let (lease, one) = {
+            let first = {
                 let mut due = self.due.lock();
                 let Reverse(first) = due.heap.peek()?;
-                if first.at > Instant::now() && first.line.has(first.id) {
+                if first.at > Instant::now() && !first.fetch.is_answered() {
                     return Some(first.at);
                 }
-                let Reverse(first) = due.heap.pop()?;
-                let Some(one) = first.line.take(first.id) else {
-                    continue;
-                };
-                due.waiting -= 1;
-                (first.lease.upgrade(), one)
+                due.heap.pop()?
             };
-            if let Some(lease) = lease {
-                let found = lease.read(one.offset, one.bytes_max, true);
-                let found = found.map_or_else(|| lease.nothing(), |(found, _)| found);
-                reply(hubs, one.ticket, vec![found]);
-            }
+            self.end_wait(hubs, &first.0.fetch, End::Time);
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct Terms {
     pub everyone_may_read: bool,
     /// Produces are served without asking who sends them.
     pub everyone_may_write: bool,
+    /// The topic's batches are to be compressed with zstd: consumers that cannot read that are told so.
+    pub is_zstd: bool,
 }
 
 pub struct Lease<O> {
@@ -32,7 +34,7 @@ pub struct Lease<O> {
     is_watched: AtomicBool,
     pub(super) gate: Gate,
     /// The Fetches that wait here.
-    pub(super) line: Arc<Line>,
+    pub(super) line: Line<O>,
 }
 
 impl<O> Lease<O> {
@@ -45,7 +47,7 @@ impl<O> Lease<O> {
             owner,
             is_watched: AtomicBool::new(false),
             gate: Gate::default(),
-            line: Arc::default(),
+            line: Line::default(),
         }
     }
 

@@ -26,8 +26,10 @@ use crate::wire::keys::{FETCH, PRODUCE};
 use crate::wire::produce::{self, PartitionRecords};
 
 mod beside;
+mod committed;
 mod model;
 mod python;
+mod several;
 mod threads;
 mod waiting;
 
@@ -39,6 +41,7 @@ const TERMS: Terms = Terms {
     acknowledges_all: false,
     everyone_may_read: true,
     everyone_may_write: true,
+    is_zstd: false,
 };
 /// What is answered to requests that are handed on.
 const HANDED_ON: &[u8] = b"handed on";
@@ -331,7 +334,7 @@ fn plain_requests_are_served() {
     client.send(PRODUCE, 8, &silent.body());
     assert_eq!(client.produce(&Produce::default()), Some((0, 6)));
     let size = batch(&["v"], 1000).len();
-    for version in 10..=12 {
+    for version in 4..=12 {
         for epoch in [-1, EPOCH] {
             let asked = Fetch {
                 version,
@@ -520,7 +523,7 @@ fn fetches_that_are_not_plain_are_handed_on() {
     let plain = Fetch::default;
     let others = [
         Fetch {
-            version: 9,
+            version: 3,
             ..plain()
         },
         Fetch {
@@ -529,10 +532,6 @@ fn fetches_that_are_not_plain_are_handed_on() {
         },
         Fetch {
             replica_id: -2,
-            ..plain()
-        },
-        Fetch {
-            isolation_level: 1,
             ..plain()
         },
         Fetch {

@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
+use super::bound::Unstable;
 use super::cleaner::Cleaned;
 use super::config::LogConfig;
 use super::error::{Context, LogError, Result};
@@ -92,8 +93,7 @@ pub struct Log {
     /// A flush by `flush.ms` is on its way.
     pub(super) flush_timer: AtomicBool,
     pub(super) pending: ArcSwap<Mutex<super::pending::Pending>>,
-    /// The start of the oldest open transaction, `i64::MAX` if there is none.
-    pub(super) unstable_offset: AtomicI64,
+    pub(super) unstable: Unstable,
     /// First batches of transactions that were announced and did not come yet.
     pub(super) verifications: Mutex<Verifications>,
     /// There may be aborted transactions: without any, nobody looks for them.
@@ -158,7 +158,7 @@ impl Log {
         });
         let size = segments.iter().map(|segment| segment.size_bytes()).sum();
         let jitter_ms = jitter_ms(&config);
-        let unstable_offset = producers.first_unstable_offset().unwrap_or(i64::MAX);
+        let unstable = Unstable::of(&producers);
         let broken = Broken::default();
         let writer = Writer {
             producers,
@@ -198,7 +198,7 @@ impl Log {
             flush_due_to: AtomicI64::new(0),
             flush_timer: AtomicBool::new(false),
             pending: ArcSwap::default(),
-            unstable_offset: AtomicI64::new(unstable_offset),
+            unstable,
             verifications: Mutex::default(),
             has_aborted: AtomicBool::new(has_aborted),
             layout: Watched::new((), &broken),

@@ -5,6 +5,7 @@
 
 pub mod append;
 mod beside;
+mod bound;
 pub mod checkpoint;
 mod checks;
 pub mod cleaner;
@@ -55,6 +56,7 @@ mod faults;
 pub(crate) mod tests;
 
 pub use append::{AppendInfo, Origin, When};
+pub use bound::{Head, Reader};
 pub use config::{LogConfig, TimestampType};
 pub use directory::LogDirectory;
 pub use error::LogError;

@@ -180,8 +180,7 @@ pub fn replace(
         *future.epochs.write() = current.leader_epochs();
         future.save_epochs(&mut next)?;
         *future.verifications.lock() = current.verifications.lock().clone();
-        let unstable = current.unstable_offset.load(Ordering::Acquire);
-        future.unstable_offset.store(unstable, Ordering::Release);
+        future.note_unstable(&next);
         let epoch = current.expected_epoch.load(Ordering::Acquire);
         let since = current.led_since.load(Ordering::Acquire);
         future.led_since.store(since, Ordering::Release);

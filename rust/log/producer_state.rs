@@ -321,9 +321,20 @@ impl ProducerState {
     /// The first offset that a reader of committed records may not see yet: the start of the oldest transaction that is open, or whose
     /// marker is not yet below the high watermark.
     pub fn first_unstable_offset(&self) -> Option<i64> {
-        let ongoing = self.ongoing.first_key_value().map(|(first, _)| *first);
         let unreplicated = self.unreplicated_starts.first().copied();
-        ongoing.into_iter().chain(unreplicated).min()
+        let open = self.first_open_offset();
+        open.into_iter().chain(unreplicated).min()
+    }
+
+    /// The start of the oldest transaction that is open.
+    pub fn first_open_offset(&self) -> Option<i64> {
+        self.ongoing.first_key_value().map(|(first, _)| *first)
+    }
+
+    /// The high watermark at which all markers are below it.
+    pub fn replicated_at(&self) -> i64 {
+        let last = self.unreplicated.back();
+        last.map_or(0, |(marker, _)| marker + 1)
     }
 
     /// Ended transactions whose markers are below the high watermark no longer hold readers back.

@@ -49,6 +49,15 @@ pub struct Fetched {
     pub aborted: Option<Vec<AbortedEntry>>,
 }
 
+impl Fetched {
+    /// Producer id and first offset of the aborted transactions, as an answer names them.
+    pub fn aborted_transactions(&self) -> Option<Vec<(i64, i64)>> {
+        let named = |one: &AbortedEntry| (one.producer_id, one.first_offset);
+        let aborted = self.aborted.as_ref()?;
+        Some(aborted.iter().map(named).collect())
+    }
+}
+
 /// Where a timestamp was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampMatch {
@@ -100,15 +109,22 @@ impl Log {
         self.home.guard_read(found)
     }
 
-    /// As [`fetch`](Self::fetch), but where it would have to wait for the disk it is None, and `done` gets what an I/O thread finds.
+    /// As [`fetch`](Self::fetch), but None if it would have to wait for the disk.
+    pub fn fetch_cached(&self, asked: &FetchRange) -> Result<Option<Fetched>> {
+        match self.fetch_within(Reach::Cache, asked) {
+            Err(LogError::NotCached) => Ok(None),
+            other => self.home.guard_read(other).map(Some),
+        }
+    }
+
+    /// As [`fetch_cached`](Self::fetch_cached), and after None `done` gets what an I/O thread finds.
     pub fn fetch_or_queue(
         self: &Arc<Self>,
         asked: FetchRange,
         done: impl FnOnce(Result<Fetched>) + Send + 'static,
     ) -> Result<Option<Fetched>> {
-        match self.fetch_within(Reach::Cache, &asked) {
-            Err(LogError::NotCached) => {}
-            other => return self.home.guard_read(other).map(Some),
+        if let Some(found) = self.fetch_cached(&asked)? {
+            return Ok(Some(found));
         }
         let log = Arc::clone(self);
         read_cold(move || log.fetch(&asked), done);

@@ -1,7 +1,4 @@
-//! Transactions in a log: how far readers of committed records may read, what they must leave out, and the markers that end them.
-//!
-//! **The last stable offset** is the start of the oldest transaction that is open, or whose marker is not yet below the high watermark; without
-//! one, the high watermark. A transaction whose start was deleted counts from the log's start.
+//! Transactions in a log: what readers of committed records must leave out, and the markers that end them.
 //!
 //! **Aborted transactions** of a read are those that have batches in exactly what was read: their markers may be far behind it, so the segments'
 //! [transaction indexes](super::transaction_index) are asked from the read on, until one says that nothing older was open.
@@ -12,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::append::{AppendInfo, Origin, When};
 use super::error::{LogError, Result};
 use super::files::FileSlice;
-use super::log::{Log, Writer};
+use super::log::Log;
 use super::producer_state::{Producer, ProducerState};
 use super::read::ReadInfo;
 use super::scan::{LOOKUP_BYTES, Reach, Scan};
@@ -35,35 +32,6 @@ pub struct ProducerInfo {
 }
 
 impl Log {
-    /// The first offset that a reader of committed records may not see; None if no transaction is open. Never waits: while the log is being
-    /// written to, the answer is that of the last append.
-    pub fn first_unstable_offset(&self) -> Option<i64> {
-        let mut offset = self.unstable_offset.load(Ordering::Acquire);
-        if offset == i64::MAX {
-            return None;
-        }
-        if let Some(mut writer) = self.writer.try_lock() {
-            writer.producers.on_high_watermark(self.high_watermark());
-            offset = self.note_unstable(&writer);
-        }
-        (offset != i64::MAX).then(|| offset.max(self.start_offset()))
-    }
-
-    /// Where readers of committed records stop.
-    pub fn last_stable_offset(&self) -> i64 {
-        // The high watermark first: a transaction that begins after it was asked for is behind it.
-        let high_watermark = self.high_watermark();
-        self.first_unstable_offset()
-            .map_or(high_watermark, |unstable| unstable.min(high_watermark))
-    }
-
-    /// To be called whenever producers changed.
-    pub(super) fn note_unstable(&self, writer: &Writer) -> i64 {
-        let unstable = writer.producers.first_unstable_offset().unwrap_or(i64::MAX);
-        self.unstable_offset.store(unstable, Ordering::Release);
-        unstable
-    }
-
     /// Writes the marker that ends the producer's transaction here, as [`append_or_queue`](Self::append_or_queue) does. Refused: an epoch of the
     /// producer, or of its coordinator, that is older than one seen before.
     pub fn append_marker(

@@ -541,7 +541,7 @@ impl Log {
     }
 
     fn bound(&self, reader: &Reader) -> i64 {
-        reader.bound(&self.log)
+        self.log.bound((*reader).into())
     }
 
     fn offset_for_timestamp(&self, timestamp_ms: i64) -> PyResult<Option<TimestampMatch>> {

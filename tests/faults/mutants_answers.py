@@ -180,8 +180,8 @@ MUTANTS = (
     Mutant(
         "waiting.at-the-end-of-an-old-segment-under-a-lease",
         "rust/direct/fetch.rs",
-        "            is_due |= goes_on;\n",
-        "            is_due &= goes_on;\n",
+        "found.is_due |= goes_on;\n",
+        "found.is_due &= goes_on;\n",
         pytest=(f"{SEGMENT_ENDS}[0-under-a-lease]",),
     ),
 )

@@ -232,8 +232,8 @@ MUTANTS = (
     Mutant(
         "broker.lease-forgets-who-waits-in-the-hub",
         "python/ottla/replication/partition.py",
-        "            self.lease.advanced()\n",
-        "",
+        "            self.lease.advanced()\n            if",
+        "            if",
         pytest=(f"{LEASES}::test_records_that_python_appends_wake_them_too",),
     ),
     Mutant(
@@ -259,9 +259,9 @@ MUTANTS = (
     ),
     Mutant(
         "broker.stable-offset-ignores-open-transactions",
-        "rust/py/log/reader.rs",
-        "Self::Committed => log.last_stable_offset(),",
-        "Self::Committed => log.high_watermark(),",
+        "rust/log/bound.rs",
+        "Reader::Committed => self.last_stable_offset,",
+        "Reader::Committed => self.high_watermark,",
         pytest=(f"{DELAYS}::test_the_commit_of_a_replaced_producer_arrives_in_the_next_transaction",),
     ),
     Mutant(

@@ -1,5 +1,6 @@
 """A broker in the test's own process, whose Produces and Fetches are counted when they come to Python."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,7 +24,12 @@ class One:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.asked = 0
+        #: By the keys of the APIs.
+        self.asked_of: Counter[int] = Counter()
+
+    @property
+    def asked(self) -> int:
+        return self.asked_of.total()
 
     async def talk(self, conversation: Callable[[Client], Any]) -> Any:
         port = self.broker.addresses.listening[0].port
@@ -62,7 +68,7 @@ async def started(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) 
     for module in (k00_produce, k01_fetch):
 
         def counted(call: AnyCall, rooms: Broker, handle: Callable[..., None] = module.handle) -> None:
-            found[0].asked += 1
+            found[0].asked_of[call.api.key] += 1
             handle(call, rooms)
 
         monkeypatch.setattr(module, "handle", counted)

@@ -18,6 +18,12 @@ from ottla.wire.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest
+from ottla.wire.k27_write_txn_markers import (
+    WRITE_TXN_MARKERS,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
 from ottla.wire.k65_describe_transactions import DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest
 from tests.support.client import Client
@@ -131,6 +137,21 @@ def producers(client: Client, topic: str, index: int = 0) -> tuple[int, list[tup
         )
         for each in row.active_producers
     ]
+
+
+def mark(client: Client, topic: str, producer: tuple[int, int], *, commit: bool, epoch: int = 0, index: int = 0) -> int:
+    """Writes a marker, of which the transaction's coordinator hears nothing; the error code."""
+    marker = WritableTxnMarker(
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        transaction_result=commit,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
+        coordinator_epoch=epoch,
+    )
+    (row,) = client.call(WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker])).markers
+    assert row.producer_id == producer[0]
+    (partition,) = row.topics[0].partitions
+    return partition.error_code
 
 
 def nothing_hangs(client: Client, topic: str) -> None:

@@ -16,6 +16,7 @@ class Terms:
         acknowledges_all: bool,
         everyone_may_read: bool,
         everyone_may_write: bool,
+        is_zstd: bool,
     ) -> Self: ...
 
 @final

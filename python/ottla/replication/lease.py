@@ -21,6 +21,8 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     is_alone: bool
     #: An append is acknowledged when it is written, with acks=all too.
     acknowledges_all: bool
+    #: `compression.type` is zstd: consumers that cannot read that are told so.
+    is_zstd: bool
     #: Requests carry no principal, and no rule forbids anything to anybody. Once there are such rules, a partition that
     #: one of them concerns has False here: each request is then decided upon in Python.
     everyone_may_read: bool = True

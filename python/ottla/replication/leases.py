@@ -59,6 +59,7 @@ class Leases:
                 acknowledges_all=terms.acknowledges_all,
                 everyone_may_read=terms.everyone_may_read,
                 everyone_may_write=terms.everyone_may_write,
+                is_zstd=terms.is_zstd,
             ),
             partition,
         )

@@ -29,6 +29,7 @@ from ottla.errors import (
 from ottla.kafka import INTERNAL_TOPICS, NO_EPOCH
 from ottla.replication.in_sync import DISK_HAS_IT, InSync, left_alone
 from ottla.replication.lease import Leased, Terms
+from ottla.replication.no_log import NoLog
 from ottla.replication.owner import UNOWNED
 from ottla.replication.roles import PartitionState, Role, role
 from ottla.replication.waiting_fetches import NOBODY, Waiter, WaitingFetches
@@ -38,14 +39,6 @@ if TYPE_CHECKING:
     from ottla._core import Log
     from ottla.replication.lease import Lease
     from ottla.replication.owner import Owner
-
-
-class _NoLog:
-    """In place of a log that is out of reach: what is asked of every log, about nothing."""
-
-    start_offset = end_offset = high_watermark = flushed_offset = settled_offset = 0
-    leader_epoch = NO_EPOCH
-    first_unstable_offset = None
 
 
 class Partition(Leased):
@@ -89,6 +82,7 @@ class Partition(Leased):
     GUARDED = frozenset(
         {
             "alone_from",
+            "compression_type",
             "flush_on_acks_all",
             "in_sync",
             "is_leader",
@@ -115,6 +109,7 @@ class Partition(Leased):
     #: Where the log ended when this replica was left alone in sync, until the disk has it up to there: `DISK_HAS_IT`.
     #: None: others may be in sync.
     alone_from: int | None
+    compression_type: str
 
     def __init__(
         self,
@@ -136,6 +131,7 @@ class Partition(Leased):
             flush_on_acks_all=True,
             in_sync=None,
             alone_from=None,
+            compression_type="producer",
         )
         self.index = index
         #: Another broker leads, and this replica may be read from.
@@ -147,7 +143,6 @@ class Partition(Leased):
         self.leader_epoch_start = 0
         #: The first leader epoch for which this broker has led since.
         self.term = NO_EPOCH
-        self.compression_type = "producer"
         #: `cleanup.policy` contains `delete`: records may be deleted by request.
         self.may_delete = True
         #: Consumers of old formats may have what is stored converted.
@@ -169,7 +164,7 @@ class Partition(Leased):
     @classmethod
     def without_log(cls, topic: str, index: int, broker_id: int) -> Partition:
         """One whose log is in a directory that is out of use: nothing but its errors may be asked."""
-        partition = cls(topic, index, broker_id, cast("Log", _NoLog()))
+        partition = cls(topic, index, broker_id, cast("Log", NoLog()))
         partition.change(is_offline=True)
         return partition
 
@@ -184,7 +179,7 @@ class Partition(Leased):
             return None
         alone = self.is_alone
         acknowledges_all = alone and self.has_enough_replicas and not self.needs_flush
-        return Terms(self.log, self.leader_epoch, alone, acknowledges_all)
+        return Terms(self.log, self.leader_epoch, alone, acknowledges_all, self.compression_type == "zstd")
 
     def leased(self, lease: Lease) -> None:
         """The hub may serve the partition until the terms change."""
@@ -470,10 +465,15 @@ class Partition(Leased):
 
     def check_log_start(self) -> None:
         """Wakes fetch sessions that rest if old records were removed since: their clients are told."""
-        if self.log.start_offset != self.log_start_told and self.waiting_fetches.has_fetches:
+        if self.log.start_offset == self.log_start_told:
+            return
+        if self.waiting_fetches.has_fetches:
             self.log_start_told = self.log.start_offset
             self.waiting_fetches.wake_consumers(self)
             self.waiting_fetches.wake_followers(self)
+        if self.lease is not None and self.log.first_unstable_offset is not None:
+            # It may have overtaken the start of an open transaction, where readers of committed records wait.
+            self.lease.advanced()
 
     def _hear(self) -> None:
         """Has the next move of the high watermark heard of, where a fetcher moves it and somebody waits for it."""

@@ -424,8 +424,8 @@ class Replicas:
         partition.change(
             min_insync_replicas=settings.get_int("min.insync.replicas"),
             flush_on_acks_all=self._logs.flush_on_acks_all,
+            compression_type=settings.get_str("compression.type"),
         )
-        partition.compression_type = settings.get_str("compression.type")
         partition.may_delete = settings.is_deleted and "cleanup.policy" not in settings.problems
         partition.may_convert_down = settings.get_bool("message.downconversion.enable")
         partition.record_format = record_format(settings.get_str("message.format.version"))

@@ -37,8 +37,11 @@ pub fn serve(direct: &Direct<&'static str>, hub: &Shared, python: &Python) {
                     for written in direct.written(&mut turn) {
                         let lease = written.lease;
                         assert_eq!(lease.owner, "owner");
-                        if !lease.gate.is_over() && lease.log.advance_high_watermark() {
-                            direct.advanced(hub, &lease);
+                        // Of the partition, whatever became of the lease; but who may have none has others in sync.
+                        let is_alone = !direct.leases.is_empty();
+                        if is_alone && lease.log.advance_high_watermark() {
+                            let leases = direct.leases.all();
+                            leases.iter().for_each(|one| direct.advanced(hub, one));
                         }
                     }
                     let unacknowledged = direct.answer(hub, &mut turn);

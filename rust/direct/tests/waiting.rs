@@ -1,7 +1,18 @@
 //! Fetches that wait under a lease.
 
 use super::*;
-use crate::direct::parked::Parking;
+use crate::direct::parked::Parked;
+
+/// A Fetch that waits, as it was before it did.
+pub fn again<O>(fetch: &Parked<O>) -> Parked<O> {
+    Parked {
+        ticket: fetch.ticket,
+        wanted: fetch.wanted,
+        bytes_max: fetch.bytes_max,
+        id: 0,
+        parts: Mutex::new(fetch.take()),
+    }
+}
 
 #[test]
 fn a_fetch_waits_for_no_more_than_it_may_have() {
@@ -75,14 +86,10 @@ fn nobody_waits_under_a_lease_that_has_ended() {
     client.send(FETCH, 12, &waits.body());
     rig.wait_for_waiting(1);
     // As a thread that has found the lease, while another one ends it.
-    let mut fetch = lease.line.take(1).unwrap();
+    let fetch = again(&lease.line.remove(1).unwrap());
     rig.direct.end(&rig.hub, &lease);
-    fetch.id = 0;
-    let high_watermark = rig.log.high_watermark();
-    let parked = rig
-        .direct
-        .park(&lease, fetch, Duration::from_secs(600), high_watermark);
-    assert!(matches!(parked, Parking::HandedOn));
+    let wait = Duration::from_secs(600);
+    assert!(!rig.direct.park(&rig.hub, fetch, wait));
 }
 
 /// One thread serves, one grants and ends, one appends as an I/O thread does; a reader that mostly waits gets every

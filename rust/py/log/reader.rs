@@ -14,16 +14,17 @@ pub enum Reader {
     Committed,
 }
 
-impl Reader {
-    /// The offset before which the reader may see records.
-    pub fn bound(self, log: &log::Log) -> i64 {
-        match self {
-            Self::Replica => log.end_offset(),
-            Self::Consumer => log.high_watermark(),
-            Self::Committed => log.last_stable_offset(),
+impl From<Reader> for log::Reader {
+    fn from(reader: Reader) -> Self {
+        match reader {
+            Reader::Replica => Self::Replica,
+            Reader::Consumer => Self::Consumer,
+            Reader::Committed => Self::Committed,
         }
     }
+}
 
+impl Reader {
     /// The object that Python knows: the same one each time.
     pub fn object<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let name = match self {

@@ -20,13 +20,14 @@ pub struct Terms(direct::Terms);
 #[pymethods]
 impl Terms {
     #[new]
-    #[pyo3(signature = (*, leader_epoch, is_alone, acknowledges_all, everyone_may_read, everyone_may_write))]
+    #[pyo3(signature = (*, leader_epoch, is_alone, acknowledges_all, everyone_may_read, everyone_may_write, is_zstd))]
     fn new(
         leader_epoch: i32,
         is_alone: bool,
         acknowledges_all: bool,
         everyone_may_read: bool,
         everyone_may_write: bool,
+        is_zstd: bool,
     ) -> Self {
         Self(direct::Terms {
             leader_epoch,
@@ -34,6 +35,7 @@ impl Terms {
             acknowledges_all,
             everyone_may_read,
             everyone_may_write,
+            is_zstd,
         })
     }
 }

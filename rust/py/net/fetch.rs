@@ -232,10 +232,8 @@ impl FetchRequest {
         token: u64,
     ) -> PyResult<Option<FetchRow>> {
         let of = &log.log;
-        // First where the log is, then how far it may be read. The other way round it could move in between, and a
-        // reader that found nothing would wait for offsets that it was told of already.
-        let row = FetchRow::at(of);
-        let upper_bound = self.kind().bound(of);
+        let head = of.head();
+        let upper_bound = head.bound(self.kind().into());
         let bytes_max = bytes_left.min(i64::from(partition.bytes_max));
         let bytes_max = u64::try_from(bytes_max).map_err(|_| {
             kafka_error(
@@ -251,16 +249,13 @@ impl FetchRequest {
             committed: self.is_committed(),
         };
         let fetched = match log.report::<Read, FetchRow>(token) {
-            Some(report) => {
-                let head = row.head();
-                of.fetch_or_queue(range, move |fetched| {
-                    report(fetched.map(|fetched| Read { head, fetched }));
-                })?
-            }
+            Some(report) => of.fetch_or_queue(range, move |fetched| {
+                report(fetched.map(|fetched| Read { head, fetched }));
+            })?,
             // No loop is there that could wait.
             None => Some(of.fetch(&range)?),
         };
-        Ok(fetched.map(|fetched| row.with(fetched)))
+        Ok(fetched.map(|fetched| FetchRow::at(head).with(fetched)))
     }
 }
 

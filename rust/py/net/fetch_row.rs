@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::fetch::{Asked, PartitionToRead};
-use crate::log::{self, Fetched};
+use crate::log::{self, Fetched, Head};
 use crate::py::conversion::ConvertedRecords;
 use crate::py::errors::wire_error;
 use crate::py::log::{FileSlice, ReadInfo};
@@ -46,14 +46,6 @@ enum Records {
     Converted(Py<ConvertedRecords>),
 }
 
-/// Where a log was when it was read.
-#[derive(Clone, Copy)]
-pub struct Head {
-    high_watermark: i64,
-    last_stable_offset: i64,
-    log_start_offset: i64,
-}
-
 /// What an I/O thread has read.
 pub struct Read {
     pub head: Head,
@@ -62,18 +54,7 @@ pub struct Read {
 
 impl From<Read> for FetchRow {
     fn from(read: Read) -> Self {
-        let Head {
-            high_watermark,
-            last_stable_offset,
-            log_start_offset,
-        } = read.head;
-        let row = Self {
-            high_watermark,
-            last_stable_offset,
-            log_start_offset,
-            ..Self::nothing(0)
-        };
-        row.with(read.fetched)
+        Self::at(read.head).with(read.fetched)
     }
 }
 
@@ -93,35 +74,19 @@ impl FetchRow {
     }
 
     /// A row without records that says where a log is.
-    pub fn at(log: &log::Log) -> Self {
-        let high_watermark = log.high_watermark();
+    pub fn at(head: Head) -> Self {
         Self {
-            high_watermark,
-            // A fetcher may have moved the high watermark in between.
-            last_stable_offset: log.last_stable_offset().min(high_watermark),
-            log_start_offset: log.start_offset(),
+            high_watermark: head.high_watermark,
+            last_stable_offset: head.last_stable_offset,
+            log_start_offset: head.log_start_offset,
             ..Self::nothing(0)
-        }
-    }
-
-    pub fn head(&self) -> Head {
-        Head {
-            high_watermark: self.high_watermark,
-            last_stable_offset: self.last_stable_offset,
-            log_start_offset: self.log_start_offset,
         }
     }
 
     /// The same row with what was read.
     pub fn with(self, fetched: Fetched) -> Self {
-        let aborted = fetched.aborted.map(|aborted| {
-            let named = aborted
-                .iter()
-                .map(|one| (one.producer_id, one.first_offset));
-            named.collect()
-        });
         Self {
-            aborted_transactions: aborted,
+            aborted_transactions: fetched.aborted_transactions(),
             records: fetched.slice.map_or(Records::Nothing, Records::Slice),
             goes_on: fetched.goes_on,
             ..self

@@ -23,6 +23,8 @@ pub const CONSUMER: i32 = -1;
 pub const READ_UNCOMMITTED: i8 = 0;
 pub const READ_COMMITTED: i8 = 1;
 
+/// The first version whose consumers read batches as they are stored, and say how they are isolated.
+pub const BATCHES_SINCE: i16 = ISOLATION_SINCE;
 /// The first version whose consumers can read everything that is stored: what is compressed with zstd, too.
 pub const ZSTD_SINCE: i16 = 10;
 const THROTTLE_SINCE: i16 = 1;

@@ -21,16 +21,11 @@ from ottla.errors import (
 )
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.k01_fetch import FetchResponse
-from ottla.wire.k27_write_txn_markers import (
-    WRITE_TXN_MARKERS,
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from ottla.wire.k27_write_txn_markers import WRITE_TXN_MARKERS, WriteTxnMarkersRequest
 from tests.log.transactions import fill, open_log, write
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client, batch, connect, values
-from tests.support.transactions import COMMITTED, last_offset, producers
+from tests.support.transactions import COMMITTED, last_offset, mark, producers
 from tests.support.waiting import PATIENCE_S
 
 
@@ -91,21 +86,6 @@ def test_our_own_consumer_too(committed: tuple[Broker, list[bytes]]) -> None:
 
 def test_the_end_for_readers_of_committed_records_is_before_the_open_transaction(client: Client) -> None:
     assert last_offset(client, "bank", COMMITTED) == last_offset(client, "bank", 0) - 2
-
-
-def mark(client: Client, topic: str, producer: tuple[int, int], *, commit: bool, epoch: int = 0, index: int = 0) -> int:
-    """Writes a marker; the error code."""
-    marker = WritableTxnMarker(
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        transaction_result=commit,
-        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
-        coordinator_epoch=epoch,
-    )
-    (row,) = client.call(WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker])).markers
-    assert row.producer_id == producer[0]
-    (partition,) = row.topics[0].partitions
-    return partition.error_code
 
 
 def test_a_marker_ends_a_transaction_and_wakes_who_waits_for_it(

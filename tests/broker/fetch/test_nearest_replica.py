@@ -500,8 +500,8 @@ async def test_who_waits_at_a_leader_may_go_on_at_the_follower_that_it_becomes(
     async with replicated(tmp_path, monkeypatch) as made, trio.open_nursery() as nursery:
         await made.leads()
         await made.one.talk(lambda client: produce(client, "t", b"a"))
-        committed = {"isolation_level": 1, "min_bytes": 1, "max_wait_ms": FOR_LONG_MS}
-        waiting = Waiting(made, lambda client: fetch(client, **committed), nursery)
+        in_a_session = {"session_epoch": 0, "min_bytes": 1, "max_wait_ms": FOR_LONG_MS}
+        waiting = Waiting(made, lambda client: fetch(client, **in_a_session), nursery)
         await waiting.begins()
         await made.follows(epoch=2)
         await made.moves_to(1)

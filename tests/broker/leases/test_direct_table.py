@@ -89,8 +89,8 @@ FETCH_ERRORS = {
     "NotLeaderOrFollower": "partition is known, this broker leads it, its directory is in use",
     "StorageError": "partition is known, this broker leads it, its directory is in use",
     "UnknownTopicOrPartition": "partition is known, this broker leads it, its directory is in use",
-    "UnsupportedVersion": "version is 10 or later (all that is stored may be read)",
-    "UnsupportedCompressionType": "version is 10 or later (all that is stored may be read)",
+    "UnsupportedVersion": "version is 4 or later (batches are read as they are stored)",
+    "UnsupportedCompressionType": "version is 10 or later, where the topic is compressed with zstd",
     "FetchSessionIdNotFound": "no session",
     "InvalidFetchSessionEpoch": "no session",
 }

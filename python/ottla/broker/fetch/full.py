@@ -52,13 +52,17 @@ class FullFetch(DelayedFetch):
         rows = result.rows
         if not rows:
             return self.answer(result)
-        if len(rows) == 1 and not rows[0].error_code and not self.is_again:
-            rooms = self.context.rooms
-            partition = rooms.replicas.partitions.get(self._asked[0].key)
-            if partition is not None and partition.is_leader and partition.lease is None:
-                # The next plain ones need not be asked about.
-                rooms.leases.grant(partition)
+        if not self.is_again and are_few(len(rows)):
+            # The next plain ones need not be asked about.
+            self._grant(rows)
         return super().took(result)
+
+    def _grant(self, rows: Sequence[FetchRow]) -> None:
+        rooms = self.context.rooms
+        for asked, row in zip(self._asked, rows, strict=True):
+            partition = None if row.error_code else rooms.replicas.partitions.get(asked.key)
+            if partition is not None and partition.is_leader and partition.lease is None:
+                rooms.leases.grant(partition)
 
     def answer(self, result: FetchResult) -> None:
         context, request = self.context, self.context.request
