@@ -10,12 +10,15 @@ SESSION_MS = 45_000
 
 
 class StaticMember(Client):
-    """Reads what it is given and commits after each poll. `values` are all that it read, in that order."""
+    """Reads what it is given and commits after each poll. `values` are all that it read, in that order, and `places`
+    where they were: partition and offset.
+    """
 
     def __init__(self, instance: str, load: Round, group: str) -> None:
         super().__init__(instance, load.cluster.bootstrap, 0, prefix=load.prefix)
         self.group = group
         self.values: list[int] = []
+        self.places: list[tuple[int, int]] = []
         self.assigned: list[list[int]] = []
         self.revoked = 0
         self.commits = 0
@@ -29,6 +32,7 @@ class StaticMember(Client):
         while not self.stop.is_set():
             if messages := self.consumed(consumer):
                 self.values += [int(message.value()) for message in messages]
+                self.places += [(message.partition(), message.offset()) for message in messages]
                 ends = {message.partition(): message.offset() + 1 for message in messages}
                 self.commit(consumer, [ck.TopicPartition(self.plain, index, end) for index, end in ends.items()])
         consumer.close()

@@ -99,8 +99,9 @@ def migrated(cluster: Cluster, steps: Sequence[tuple[int, str]]) -> list[tuple[s
         )
         for member in members:
             member.end()
-    read = Counter(value for member in members for value in member.values)
-    assert [value for value, times in read.items() if times > 1] == []
+    # A writer may have sent a record anew under its next epoch, which is for the load to judge: then it has two places.
+    read = Counter(place for member in members for place in member.places)
+    assert [place for place, times in read.items() if times > 1] == []
     assert pulse.refused == []
     assert chronicle.moved() >= len(steps)
     assert chronicle.unclean() == []
