@@ -188,10 +188,10 @@ async def test_without_an_answer_no_role_is_taken_for_which_there_is_a_folder(
     async def is_silent() -> None:
         await trio.sleep_forever()
 
-    monkeypatch.setattr(belonging, "TREE_S", 0.01)
     async with place.runs() as (logs, belongs):
         for sync in (is_lost, is_silent):
             with monkeypatch.context() as patched:
+                patched.setattr(belonging, "TREE_S", 0.01)
                 patched.setattr(place.tree, "sync", sync)
                 taken = await belongs.before_roles([T, ("t", 1)])
                 assert {key: type(error) for key, error in taken.errors.items()} == {T: StorageError}
