@@ -1,5 +1,8 @@
 """A member of a group that keeps its place while it is away."""
 
+from collections import Counter
+from collections.abc import Iterable
+
 import confluent_kafka as ck
 
 from tests.cluster.rounds import Round
@@ -10,14 +13,13 @@ SESSION_MS = 45_000
 
 
 class StaticMember(Client):
-    """Reads what it is given and commits after each poll. `values` are all that it read, in that order, and `places`
-    where they were: partition and offset.
+    """Reads what it is given and commits after each poll. `places` are those of all records that it read, in that
+    order: partition and offset.
     """
 
     def __init__(self, instance: str, load: Round, group: str) -> None:
         super().__init__(instance, load.cluster.bootstrap, 0, prefix=load.prefix)
         self.group = group
-        self.values: list[int] = []
         self.places: list[tuple[int, int]] = []
         self.assigned: list[list[int]] = []
         self.revoked = 0
@@ -31,7 +33,6 @@ class StaticMember(Client):
         consumer.subscribe([self.plain], on_assign=self.given, on_revoke=self.taken, on_lost=self.taken)
         while not self.stop.is_set():
             if messages := self.consumed(consumer):
-                self.values += [int(message.value()) for message in messages]
                 self.places += [(message.partition(), message.offset()) for message in messages]
                 ends = {message.partition(): message.offset() + 1 for message in messages}
                 self.commit(consumer, [ck.TopicPartition(self.plain, index, end) for index, end in ends.items()])
@@ -49,3 +50,11 @@ class StaticMember(Client):
 
     def taken(self, _: ck.Consumer, __: list[ck.TopicPartition]) -> None:
         self.revoked += not self.stop.is_set()
+
+
+def read_twice(members: Iterable[StaticMember]) -> list[tuple[int, int]]:
+    """The places that were read more than once. A value may be in two: its writer may send a record anew under its next
+    epoch, which is for the load to judge.
+    """
+    read = Counter(place for member in members for place in member.places)
+    return [place for place, times in read.items() if times > 1]

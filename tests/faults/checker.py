@@ -79,7 +79,8 @@ class Anomaly:
     kind: str
     partition: Partition
     what: str
-    #: Of a duplicate: where the value is.
+    #: Of a duplicate: the value, and where it is.
+    value: object = None
     offsets: tuple[int, ...] = ()
 
     def __str__(self) -> str:
@@ -171,7 +172,7 @@ def _offsets(facts: _Facts) -> Iterator[Anomaly]:
         for value, offsets in places.items():
             if len(offsets) > 1:
                 there = tuple(sorted(offsets))
-                yield Anomaly("duplicate", partition, f"{value!r} at offsets {[*there]}", there)
+                yield Anomaly("duplicate", partition, f"{value!r} at offsets {[*there]}", value, there)
 
 
 def _losses(facts: _Facts, drained: bool) -> Iterator[Anomaly]:

@@ -3,7 +3,6 @@ an idempotent producer writes, a copier copies in transactions and a group of st
 """
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -12,7 +11,7 @@ from tests.cluster import asking
 from tests.cluster.replicas import logs_equal
 from tests.cluster.rounds import Round
 from tests.cluster.stand import OTTLA, Cluster
-from tests.cluster.static_member import StaticMember
+from tests.cluster.static_member import StaticMember, read_twice
 from tests.faults.broker import settings
 from tests.faults.broker.load import PARTITIONS
 from tests.peers.skips import module
@@ -94,14 +93,12 @@ def migrated(cluster: Cluster, steps: Sequence[tuple[int, str]]) -> list[tuple[s
         written = {index: end for index, end in load.ends(load.plain).items() if end}
         eventually(
             "the static members have read everything",
-            lambda: sum(len(member.values) for member in members) >= sum(written.values()),
-            facts=lambda: (written, [len(member.values) for member in members]),
+            lambda: sum(len(member.places) for member in members) >= sum(written.values()),
+            facts=lambda: (written, [len(member.places) for member in members]),
         )
         for member in members:
             member.end()
-    # A writer may have sent a record anew under its next epoch, which is for the load to judge: then it has two places.
-    read = Counter(place for member in members for place in member.places)
-    assert [place for place, times in read.items() if times > 1] == []
+    assert read_twice(members) == []
     assert pulse.refused == []
     assert chronicle.moved() >= len(steps)
     assert chronicle.unclean() == []

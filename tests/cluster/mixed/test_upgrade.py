@@ -4,7 +4,6 @@ Meanwhile two idempotent producers write with acks=all, a copier copies in trans
 read. The older logs have no notes of their topics beside them: they are taken up without a warning.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from tests.cluster.former import former
 from tests.cluster.replicas import logs_equal, partitions
 from tests.cluster.rounds import Round
 from tests.cluster.stand import OTTLA, Cluster, OttlaMember
-from tests.cluster.static_member import StaticMember
+from tests.cluster.static_member import StaticMember, read_twice
 from tests.faults.broker import settings
 from tests.faults.broker.load import PARTITIONS
 from tests.peers.skips import module
@@ -62,13 +61,12 @@ def test_brokers_are_upgraded_one_by_one(cluster: Cluster) -> None:
         written = sum(load.ends(load.plain).values())
         eventually(
             "the static members have read everything",
-            lambda: sum(len(member.values) for member in members) >= written,
-            facts=lambda: (written, [len(member.values) for member in members]),
+            lambda: sum(len(member.places) for member in members) >= written,
+            facts=lambda: (written, [len(member.places) for member in members]),
         )
         for member in members:
             member.end()
-    read = Counter(value for member in members for value in member.values)
-    assert [value for value, times in read.items() if times > 1] == []
+    assert read_twice(members) == []
     assert chronicle.moved() >= len(cluster.brokers)
     assert chronicle.unclean() == []
     chronicle.check()
