@@ -132,6 +132,7 @@ def test_nodes_of_nobody_among_the_members(ottla: Ottla, old: Old) -> None:
     zookeeper = ["--zookeeper", old.zookeeper]
     out = ottla("group", "describe", mine, *zookeeper).out
     assert out.startswith(f"{mine}: in ZooKeeper, 0 members\n")
+    assert [mine, "Empty", "-", "zookeeper"] in rows(ottla("group", "list", *zookeeper).out)
     assert f"  {path} outlives its member: no session has made it, and nobody reads what it is given\n" in out
     for command in (
         ["reset", mine, "--to-earliest", "--topic", topic],

@@ -132,6 +132,16 @@ def test_zookeeper_that_does_not_answer(tmp_path: Path, free_port: int) -> None:
     assert "/: " not in error
 
 
+def test_a_brokers_port_where_a_zookeeper_is_named(tmp_path: Path) -> None:
+    with serve("--listen", "127.0.0.1:0", "--data-dir", "one", cwd=tmp_path) as (_, ready):
+        where = f"127.0.0.1:{ready[3]}"
+        options = ("--zookeeper", where, "--set", "zookeeper.connection.timeout.ms=500", "--data-dir", "two")
+        error = refused("--listen", "127.0.0.1:0", *options, cwd=tmp_path)
+    assert f"no ZooKeeper server at {where} answered within 500 ms: a Kafka broker answers at {where}" in error
+    assert "Name ZooKeeper's port, mostly 2181" in error
+    assert "/: " not in error
+
+
 def test_a_directory_of_another_broker(tmp_path: Path) -> None:
     with serve("--listen", "127.0.0.1:0", "--id", "1", cwd=tmp_path) as (process, _):
         process.terminate()

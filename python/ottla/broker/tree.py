@@ -14,7 +14,7 @@ from ottla.broker import moved
 from ottla.config import BrokerConfig, ConfigError
 from ottla.controller.registration import prepare
 from ottla.coordination import znodes
-from ottla.coordination.tree import NoNode, NotAllowed, Tree, Unavailable
+from ottla.coordination.tree import NoNode, NotAllowed, NoZooKeeper, Tree, Unavailable
 
 if TYPE_CHECKING:
     from ottla.coordination.zookeeper import ZooKeeperTree
@@ -136,6 +136,8 @@ async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None)
             "yet; take the rules away (Kafka's zookeeper-security-migration.sh --zookeeper.acl unsecure, and "
             "zookeeper.set.acl=false for its brokers), or use another chroot"
         ) from None
+    except NoZooKeeper:
+        raise
     except Unavailable:
         raise Unavailable(
             f"no ZooKeeper server at {servers} answered within {timeout_ms} ms; start it, or leave zookeeper.connect "

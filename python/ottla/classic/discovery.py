@@ -14,28 +14,21 @@ import trio
 from ottla.classic.errors import InvalidConfig
 from ottla.classic.loop import Loop
 from ottla.client.cluster import Address, parse_bootstrap
-from ottla.client.connection import Connection
-from ottla.config.zookeeper import ZooKeeperServers
 from ottla.coordination.tree import (
-    NotAllowed,
     SessionState,
     Tree,
     TreeError,
-    Unavailable,
     WatchEvent,
     get_or_none,
 )
 from ottla.coordination.znodes import BrokerRegistration, MalformedNode
 from ottla.coordination.zookeeper import ZooKeeperTree
-from ottla.errors import KafkaError, ProtocolError
 
 logger = logging.getLogger(__name__)
 
 IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 RETRY_MS = 1000
-ASK_MS = 1000
-"""How long a broker may take to say that it is one, where no ZooKeeper answers."""
 
 
 class Discovery(Protocol):
@@ -89,10 +82,11 @@ class InZooKeeper:
         self._loop.soon(self._scope.cancel)
 
     async def _run(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
-        tree = await zookeeper(
+        tree = await ZooKeeperTree.connect(
             self._servers,
             session_timeout_ms=self._session_timeout_ms,
             connect_timeout_ms=self._connect_timeout_ms,
+            create_chroot=False,
         )
         watch = _Watch()
         with trio.CancelScope() as scope:
@@ -123,44 +117,6 @@ class InZooKeeper:
         paths = [f"{TOPICS}/{topic}" for topic in topics]
         await tree.get_many(paths, [watch] * len(paths))
         self.version += 1
-
-
-class NoZooKeeper(Unavailable):
-    """A Kafka broker answers where a ZooKeeper is named. The text says what to name."""
-
-
-async def zookeeper(servers: str, *, session_timeout_ms: int, connect_timeout_ms: int) -> ZooKeeperTree:
-    """A session with `zookeeper.connect`.
-
-    Raises:
-        Unavailable: no server answers in time. NoZooKeeper: nor will one. NoNode: the chroot is missing.
-    """
-    try:
-        return await ZooKeeperTree.connect(
-            servers,
-            session_timeout_ms=session_timeout_ms,
-            connect_timeout_ms=connect_timeout_ms,
-            create_chroot=False,
-        )
-    except NotAllowed:
-        raise
-    except Unavailable as problem:
-        for address in parse_bootstrap(ZooKeeperServers.parse(servers).hosts):
-            if await _is_broker(address):
-                what = f"{problem}: a Kafka broker answers at {address}, with its own protocol"
-                raise NoZooKeeper(
-                    "/", f"{what}. Name ZooKeeper's port, mostly 2181; brokers have it as zookeeper.connect"
-                ) from None
-        raise
-
-
-async def _is_broker(address: Address) -> bool:
-    try:
-        connection = await Connection.connect(*address, timeout_ms=ASK_MS)
-    except (OSError, ProtocolError, KafkaError):
-        return False
-    await connection.aclose()
-    return True
 
 
 class _Watch:

@@ -12,6 +12,7 @@ Source: kafka/admin/ConsumerGroupCommand.scala and AdminUtils.scala of 0.10.2.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -106,10 +107,18 @@ async def list_groups(tree: Tree) -> list[ListedGroup]:
     """All groups, by name. Raises TreeError."""
     names = await children_or_none(tree, CONSUMERS) or []
     nodes = await tree.get_many([ids_path(name) for name in names])
-    return [
-        ListedGroup(name, 0 if node is None else node.stat.children_count)
-        for name, node in zip(names, nodes, strict=True)
-    ]
+    members: dict[str, str] = {}
+    for name, node in zip(names, nodes, strict=True):
+        if node is not None and node.stat.children_count:
+            path = ids_path(name)
+            members |= {f"{path}/{member}": name for member in await children_or_none(tree, path) or []}
+    # A node that goes with nobody's session is no member's.
+    alive = Counter(
+        group
+        for group, node in zip(members.values(), await tree.get_many([*members]), strict=True)
+        if node is not None and node.stat.ephemeral_owner
+    )
+    return [ListedGroup(name, alive[name]) for name in names]
 
 
 async def read_group(tree: Tree, group: str) -> TreeGroup | None:

@@ -31,7 +31,7 @@ import trio
 
 from ottla.classic.assignment import STRATEGIES
 from ottla.classic.config import ConsumerConfig
-from ottla.classic.discovery import registered, zookeeper
+from ottla.classic.discovery import registered
 from ottla.classic.errors import ClassicError, ConsumerRebalanceFailed
 from ottla.classic.fetching import StreamFetcher
 from ottla.classic.offset_stores import OffsetStore
@@ -52,6 +52,7 @@ from ottla.coordination.tree import (
     get_or_none,
     parent_of,
 )
+from ottla.coordination.zookeeper import ZooKeeperTree
 from ottla.errors import KafkaError, ProtocolError, counted
 from ottla.kafka import TopicPartition
 
@@ -96,10 +97,11 @@ class Member:
     async def connect(self) -> None:
         """Raises Unavailable: ZooKeeper does not answer in time. ClassicError: no broker is registered there."""
         config = self.config
-        self._tree = tree = await zookeeper(
+        self._tree = tree = await ZooKeeperTree.connect(
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+            create_chroot=False,
         )
         try:
             tree.listen(self._session)

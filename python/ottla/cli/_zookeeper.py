@@ -88,10 +88,10 @@ def with_zookeeper(
     """Runs `work` with a session. What goes wrong becomes one line: `doing: why`. `bootstrap`: brokers to ask in place
     of those that are registered.
     """
-    from ottla.classic.discovery import NoZooKeeper, zookeeper
     from ottla.classic.groups import GroupHasMembers
     from ottla.cli._interrupts import run as run_quietly
-    from ottla.coordination.tree import NoNode, TreeError, Unavailable
+    from ottla.coordination.tree import NoNode, NoZooKeeper, TreeError, Unavailable
+    from ottla.coordination.zookeeper import ZooKeeperTree
 
     if bootstrap is not None:
         parsed_bootstrap(bootstrap, "--bootstrap")
@@ -100,7 +100,9 @@ def with_zookeeper(
     async def run() -> T:
         try:
             connect_ms = min(timeout_ms, CONNECT_MS)
-            tree = await zookeeper(servers, session_timeout_ms=SESSION_MS, connect_timeout_ms=connect_ms)
+            tree = await ZooKeeperTree.connect(
+                servers, session_timeout_ms=SESSION_MS, connect_timeout_ms=connect_ms, create_chroot=False
+            )
         except NoNode as error:
             raise click.ClickException(f"{doing}: there is no {error.path} in that ZooKeeper; {where}") from None
         except NoZooKeeper as error:

@@ -82,6 +82,10 @@ class Unavailable(TreeError):
     """The tree cannot be used at all: closed, held by another process, or a disk that fails."""
 
 
+class NoZooKeeper(Unavailable):
+    """A Kafka broker answers where a ZooKeeper is named. The text says what to name."""
+
+
 class NotAllowed(Unavailable):
     """A node's access rules (its ACL) forbid it."""
 

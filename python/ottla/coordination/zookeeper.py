@@ -44,6 +44,7 @@ from kazoo.security import ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions
 
 from ottla.config.zookeeper import ZooKeeperServers
 from ottla.coordination.kazoo_handler import Handler
+from ottla.coordination.mistaken import none_answered
 from ottla.coordination.multi_read import NODES_MAX, MultiRead, in_pieces
 from ottla.coordination.tree import (
     BadVersion,
@@ -220,8 +221,8 @@ class ZooKeeperTree(Tree):
     ) -> ZooKeeperTree:
         """Begin a session with `HOST:PORT,HOST:PORT/chroot`, Kafka's `zookeeper.connect`.
 
-        Raises ValueError for other text (`ZooKeeperServers`), Unavailable if no server answered in time, and NoNode if
-        the chroot is missing and is not to be made.
+        Raises ValueError for other text (`ZooKeeperServers`), Unavailable if no server answered in time (NoZooKeeper:
+        nor will one), and NoNode if the chroot is missing and is not to be made.
         """
         hosts, chroot = ZooKeeperServers.parse(servers)
         handler = Handler()
@@ -239,7 +240,7 @@ class ZooKeeperTree(Tree):
                 await tree.wait_connected()
                 await tree._ask_for_multi_reads()
             if scope.cancelled_caught:
-                raise Unavailable("/", f"no ZooKeeper server at {hosts} answered within {connect_timeout_ms} ms")
+                raise await none_answered(hosts, connect_timeout_ms)
             if chroot:
                 if create_chroot:
                     await tree.ensure(chroot)
