@@ -26,7 +26,9 @@ use super::scan::Reach;
 use crate::storage::{File, Mode, Storage};
 
 /// One entry of an index of type `Self`.
-pub trait Entry: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+pub trait Entry:
+    Copy + PartialEq + std::fmt::Debug + std::fmt::Display + Send + Sync + 'static
+{
     const BYTES: usize;
     const KIND: Kind;
     /// Reads an entry from exactly `BYTES` bytes.

@@ -19,6 +19,12 @@ pub struct OffsetPosition {
     pub position: u32,
 }
 
+impl std::fmt::Display for OffsetPosition {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "offset {} at position {}", self.offset, self.position)
+    }
+}
+
 impl Entry for OffsetPosition {
     const BYTES: usize = 8;
     const KIND: Kind = Kind::OffsetIndex;

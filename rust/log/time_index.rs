@@ -19,6 +19,16 @@ pub struct TimestampOffset {
     pub offset: i64,
 }
 
+impl std::fmt::Display for TimestampOffset {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            to,
+            "timestamp {} up to offset {}",
+            self.timestamp_ms, self.offset
+        )
+    }
+}
+
 impl Entry for TimestampOffset {
     const BYTES: usize = 12;
     const KIND: Kind = Kind::TimeIndex;

@@ -42,6 +42,22 @@ pub struct AbortedEntry {
     pub last_stable_offset: i64,
 }
 
+impl std::fmt::Display for AbortedEntry {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            producer_id,
+            first_offset,
+            last_offset,
+            last_stable_offset,
+        } = self;
+        write!(
+            to,
+            "a transaction of producer {producer_id} from offset {first_offset} to its marker at {last_offset}, with \
+             the last stable offset {last_stable_offset}"
+        )
+    }
+}
+
 impl AbortedEntry {
     /// None for a version that is not known.
     pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Self> {

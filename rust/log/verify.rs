@@ -344,7 +344,11 @@ impl Verifier<'_> {
                 || entry.first_offset > entry.last_offset
                 || entry.last_stable_offset > entry.last_offset.saturating_add(1)
             {
-                self.damage(&path, at, format!("{entry:?} cannot be, after {last:?}"));
+                let problem = match number {
+                    0 => format!("{entry} cannot be"),
+                    _ => format!("{entry} cannot stand behind {}", entries[number - 1]),
+                };
+                self.damage(&path, at, problem);
             }
             last = current;
             known.insert(entry.last_offset);
@@ -452,7 +456,7 @@ impl Verifier<'_> {
             let (at, entry) = ((number * E::BYTES) as u64, E::decode(chunk, base_offset));
             match entries.last() {
                 Some((_, last)) if entry.key() <= last.key() || entry.offset() < last.offset() => {
-                    self.damage(path, at, format!("{entry:?} after {last:?}"));
+                    self.damage(path, at, format!("{entry} stands behind {last}"));
                 }
                 _ => entries.push((at, entry)),
             }

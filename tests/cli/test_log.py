@@ -1,6 +1,7 @@
 """`ottla log dump|verify|repair`, on logs that were damaged on purpose."""
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,22 @@ def test_verify_finds_every_damage_and_changes_nothing(partition: Path) -> None:
     assert report["batches"] == 17
     assert {name: name.read_bytes() for name in partition.iterdir()} == before
     assert "DAMAGED at byte" in run("dump", str(partition), code=1)
+
+
+def test_entries_that_are_out_of_order_are_named(partition: Path) -> None:
+    offsets, times = partition / f"{0:020}.index", partition / f"{0:020}.timeindex"
+    entries = struct.unpack(">6i", offsets.read_bytes()[:24])
+    offsets.write_bytes(struct.pack(">6i", *entries[:2], *entries[4:], *entries[2:4]))
+    times.write_bytes(struct.pack(">qiqi", 1_009, 29, 1_005, 17))
+    aborted = struct.pack(">hqqqq", 0, 7, 9, 3, 2)
+    (partition / f"{0:020}.txnindex").write_bytes(aborted * 2)
+    said = run("verify", str(partition), code=1)
+    (first, second), (at, last) = entries[2:4], entries[4:]
+    assert f"offset {first} at position {second} stands behind offset {at} at position {last}" in said
+    assert "timestamp 1005 up to offset 17 stands behind timestamp 1009 up to offset 29" in said
+    one = "a transaction of producer 7 from offset 9 to its marker at 3, with the last stable offset 2"
+    assert f"{one} cannot be\n" in said
+    assert f"{one} cannot stand behind {one}\n" in said
 
 
 def test_repair_cuts_at_the_first_damage(partition: Path) -> None:
