@@ -47,10 +47,10 @@ class Sides:
         for partition, wanted in zip(MIRRORS, (here, there), strict=True):
             if wanted is not None:
                 with trio.fail_after(PATIENCE_S):
-                    while self._values(partition) != list(wanted):
+                    while self.values(partition) != list(wanted):
                         await trio.lowlevel.checkpoint()
 
-    def _values(self, partition: TopicPartition) -> list[bytes]:
+    def values(self, partition: TopicPartition) -> list[bytes]:
         part = self.target[partition]
         return [value for offset, (_, value) in enumerate(part.records) if offset not in part.aborted]
 
@@ -156,6 +156,29 @@ async def test_a_leader_of_the_target_that_is_lost_at_the_end_of_a_transaction(s
         sides.target[MIRRORS[0]].moves(2)
         await sides.hold([b"a", b"late"], [b"b"])
         await sides.committed(2, 1)
+
+
+async def test_a_mirror_whose_leader_is_back_is_compared_again(sides: Sides, caplog: pytest.LogCaptureFixture) -> None:
+    """The topic was made anew while nobody could read its mirror."""
+    sides.add(HERE, b"a")
+    sides.add(THERE, b"b")
+    async with copying(sides, exactly_once=True):
+        await sides.hold([b"a"], [b"b"])
+        await sides.committed(1, 1)
+        sides.target[MIRRORS[0]].moves(None)
+        sides.add(HERE, b"late")
+        with trio.fail_after(PATIENCE_S):
+            while f"{MIRRORS[0]} takes no records now" not in caplog.text:
+                await trio.lowlevel.checkpoint()
+        sides.source[HERE].records.clear()
+        sides.add(HERE, b"x", b"y", b"z")
+        sides.add(THERE, b"c")
+        await sides.hold([b"a"], [b"b", b"c"])
+        sides.target[MIRRORS[0]].moves(2)
+        await sides.committed(3, 2)
+        # The old topic's record may have been read before.
+        assert [value for value in sides.values(MIRRORS[0]) if value != b"late"] == [b"a", b"x", b"y", b"z"]
+        assert "t-0 has been made anew in A" in caplog.text
 
 
 @pytest.mark.parametrize("count", range(4))
