@@ -19,6 +19,7 @@ def test_no_module_is_in_a_circle_of_imports() -> None:
 RUN_A_BROKER = {
     "ottla.broker.serve",
     "ottla.cli.serve",
+    "ottla.embedded.thread",
     "ottla.broker.watching.metrics",
     "ottla.broker.watching.readiness",
 }

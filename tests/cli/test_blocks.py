@@ -71,6 +71,16 @@ def test_a_log(tmp_path: Path) -> None:
     ]
 
 
+def test_a_broker_inside_a_program(tmp_path: Path) -> None:
+    printed = ran([sys.executable, "-c", block("python", "ottla.Broker()", "docs/python.md")], tmp_path)
+    assert printed.startswith("127.0.0.1:")
+
+
+def test_the_fixtures_of_pytest(tmp_path: Path) -> None:
+    (tmp_path / "test_page.py").write_text(block("python", "ottla_topic", "docs/python.md"))
+    assert "1 passed" in ran([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."], tmp_path)
+
+
 def test_clients(served: Broker, tmp_path: Path) -> None:
     """One after the other, as a reader would: the first makes the topic."""
     first = block("python", "create_topic", "docs/client.md")

@@ -137,6 +137,7 @@ class Broker:
         self.controller_epoch = 0
         #: The stop of this broker waits inside it until other brokers lead; cancelling it ends that wait.
         self.handing_over = trio.CancelScope()
+        self._dies = False
 
     @property
     def config(self) -> BrokerConfig:
@@ -256,9 +257,15 @@ class Broker:
             for partition in self.replicas.partitions.values():
                 partition.release_fetches()
             with trio.CancelScope(shield=True):
-                self.server.stop(DRAIN_SECONDS)
+                self.server.stop(0 if self._dies else DRAIN_SECONDS)
                 await served.wait()
             nursery.cancel_scope.cancel()
+
+    def die(self) -> None:
+        """Ends as a process that is killed does: nothing is answered, handed over, flushed or marked as clean."""
+        self._dies = True
+        self.logs.leave_unclean()
+        self._nursery.cancel_scope.cancel()
 
     async def _until_ready(self) -> None:
         """Ready is who serves everything it has: clients that come right after a restart find their partitions led."""

@@ -83,7 +83,7 @@ def alter(alterations: Sequence[Alteration], *, asked_by: str, validate_only: bo
         is_set = operation is ConfigOperation.SET and value is not None
         always(log, "the log level of %s is %s from now on, as %s asked", name, value if is_set else "unset", asked_by)
         logger.setLevel(LEVELS[value] if is_set and value is not None else logging.NOTSET)
-    for changed in _watchers:
+    for changed in [*_watchers]:  # brokers come and go on other threads
         changed()
 
 

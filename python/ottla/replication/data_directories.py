@@ -143,17 +143,16 @@ class DataDirectories:
         if problem is not None:
             raise problem
 
-    async def close(self) -> None:
-        """Flushes and closes all, leaving the clean-shutdown markers in those that have not failed. Raises StorageError
-        if none could be closed.
+    async def close(self, *, clean: bool = True) -> None:
+        """Closes all; if `clean`, flushes them and leaves the clean-shutdown markers, in those that have not failed.
+        Raises StorageError if none could be closed.
         """
         problems: list[StorageError] = []
         directories = self.online
 
         async def close(native: LogDirectory) -> None:
-            clean = native.failure is None
             try:
-                await trio.to_thread.run_sync(lambda: native.close(clean=clean))
+                await trio.to_thread.run_sync(lambda: native.close(clean=clean and native.failure is None))
             except StorageError as error:
                 logger.error("a log directory is not left clean, the next start recovers it: %s", error)
                 problems.append(error)

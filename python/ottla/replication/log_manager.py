@@ -63,6 +63,7 @@ class LogManager:
         self.suspects: set[PartitionKey] = set()
         #: partitions without a log that had one, by what is left of it in the directories
         self.without_log: set[PartitionKey] = set()
+        self._is_left_clean = True
         self._boot_id = boots.boot_id()
         self._homes = Homes()
         self._future_homes = Homes()
@@ -74,7 +75,8 @@ class LogManager:
     @asynccontextmanager
     async def open(cls, config: BrokerConfig) -> AsyncIterator[LogManager]:
         """Locks the data directories, creating them if need be; at the end flushes everything and leaves the
-        clean-shutdown markers. A directory that cannot be opened is left out, unless it is the last.
+        clean-shutdown markers, unless `leave_unclean` was called. A directory that cannot be opened is left out, unless
+        it is the last.
 
         Raises ConfigError, OSError, and KafkaError if another process has a directory.
         """
@@ -84,9 +86,13 @@ class LogManager:
             yield manager
         except BaseException:
             with trio.CancelScope(shield=True):
-                await directories.close()
+                await directories.close(clean=manager._is_left_clean)
             raise
-        await directories.close()
+        await directories.close(clean=manager._is_left_clean)
+
+    def leave_unclean(self) -> None:
+        """Has the end leave the directories as a process that is killed does."""
+        self._is_left_clean = False
 
     def directory_of(self, topic: str, index: int) -> DataDirectory | None:
         """The directory with the log of a partition."""

@@ -1,0 +1,128 @@
+"""The thread and the loop of one life of a broker inside a program."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from typing import TypeVar
+
+import trio
+
+from ottla.broker.broker import Broker
+from ottla.broker.tree import StoppedBeforeStart
+from ottla.client.admin import Admin
+from ottla.client.cluster import Cluster
+from ottla.config import BrokerConfig, ConfigError
+from ottla.coordination.tree import TreeError
+from ottla.errors import KafkaError
+
+T = TypeVar("T")
+
+
+class BrokerFailed(RuntimeError):
+    """The broker could not start, or has ended by itself. The text says why; `__cause__` is the error."""
+
+
+class BrokerThread:
+    """One start of a broker and its end. `start` first; then `stop` or `kill`, once."""
+
+    def __init__(self, name: str, settings: Mapping[str, str]) -> None:
+        self._name = name
+        self._config = BrokerConfig.load(None, settings)
+        self._started: Future[tuple[Broker, trio.lowlevel.TrioToken, trio.CancelScope]] = Future()
+        self._failure: BaseException | None = None
+        # A program that forgets to stop it ends all the same; `_at_exit` stops it before that.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Returns when clients are served. Raises BrokerFailed."""
+        _alive.add(self)
+        self._thread.start()
+        try:
+            broker, self._token, self._serves = self._started.result()
+        except (OSError, KafkaError, ConfigError, TreeError, StoppedBeforeStart) as error:
+            self._thread.join()
+            raise BrokerFailed(f"{self._name} cannot start: {error}") from error
+        except BaseException:
+            # The wait was interrupted: nobody would stop what comes of the start.
+            self._started.add_done_callback(_undo)
+            raise
+        self._broker = broker
+        self.address = broker.address
+        self.port = broker.addresses.listening[0].port
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Waits for a clean end. Raises BrokerFailed if it failed before."""
+        self._end(lambda: self._serves.cancel())
+
+    def kill(self) -> None:
+        """Waits for an end that leaves things as a killed process does. Raises BrokerFailed if it failed before."""
+        self._end(lambda: self._broker.die())
+
+    def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+        """Raises what `Admin.create_topic` raises, and BrokerFailed."""
+
+        async def create() -> None:
+            async with Cluster(self.address) as cluster:
+                await Admin(cluster).create_topic(name, partitions, 1, settings)
+
+        self._call(create)
+
+    def _call(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Runs `work` in the broker's loop. Raises what it raises, and BrokerFailed if there is no loop any more."""
+        try:
+            return trio.from_thread.run(work, trio_token=self._token)
+        except (trio.RunFinishedError, trio.Cancelled):
+            self._check()
+            raise BrokerFailed(f"{self._name} has ended meanwhile") from None
+
+    def _end(self, how: Callable[[], None]) -> None:
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(how)
+        self._thread.join()
+        self._check()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise BrokerFailed(f"{self._name} has failed: {self._failure}") from self._failure
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._serve)
+        except BaseException as error:
+            if self._started.done():
+                self._failure = error
+            else:
+                self._started.set_exception(error)
+        finally:
+            _alive.discard(self)
+
+    async def _serve(self) -> None:
+        with trio.CancelScope() as serves:
+            async with Broker.start(self._config) as broker:
+                self._started.set_result((broker, trio.lowlevel.current_trio_token(), serves))
+                await trio.sleep_forever()
+
+
+def _undo(started: Future[tuple[Broker, trio.lowlevel.TrioToken, trio.CancelScope]]) -> None:
+    if started.exception() is None:
+        started.result()[2].cancel()
+
+
+_alive: weakref.WeakSet[BrokerThread] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Stops those that run when the program ends."""
+    for thread in [*_alive]:
+        if thread.is_alive and thread._started.done() and thread._started.exception() is None:
+            thread.stop()

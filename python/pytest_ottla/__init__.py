@@ -1,0 +1,42 @@
+"""Fixtures for pytest: `ottla_broker` is a broker that all tests of a run share, and `ottla_topic` a topic of its own
+for each test.
+
+Pytest finds them by itself. This package lies beside `ottla`, so that runs that do not use it import nothing of that.
+
+The fixtures are plain functions, so tests may be written for asyncio, anyio or trio as well. With pytest-xdist each
+worker has a broker of its own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from ottla.embedded import Broker
+
+
+@pytest.fixture(scope="session")
+def ottla_settings() -> Mapping[str, object]:
+    """The settings of `ottla_broker`, by Kafka's names. A fixture of this name in a conftest.py takes its place."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def ottla_broker(ottla_settings: Mapping[str, object]) -> Iterator[Broker]:
+    """A running broker (`ottla.Broker`), one for the whole run. It starts with the first test that asks for it."""
+    from ottla.embedded import Broker
+
+    with Broker(ottla_settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def ottla_topic(ottla_broker: Broker) -> str:
+    """The name of a topic with one partition that no other test uses."""
+    name = f"test-{uuid.uuid4().hex}"
+    ottla_broker.create_topic(name)
+    return name
