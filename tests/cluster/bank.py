@@ -219,27 +219,10 @@ def transfers(
     bank = Bank()
     auditor = Auditor(cluster, bank, topic)
     with cluster.clients.inside():
-        administrator = admin.AdminClient({"bootstrap.servers": cluster.bootstrap, **CLIENT})
-        row = admin.NewTopic(topic, ACCOUNTS, 3)
-        if replicas:
-            row = admin.NewTopic(topic, ACCOUNTS, replica_assignment=[list(replicas)] * ACCOUNTS)
-        administrator.create_topics([row])[topic].result(PATIENCE_S)
-        cluster.all_in_sync(topic)
-        deposit(cluster, topic)
+        open_accounts(cluster, topic, replicas)
         tellers = [Teller(name, cluster.bootstrap, seed, bank, topic) for name in names]
         for teller in tellers:
             teller.start()
-
-    def flows(transfers: int = 30) -> None:
-        """Each of so many more transfers began later than now."""
-        wanted = len(bank.committed) + TELLERS + transfers
-
-        def enough() -> bool:
-            for teller in tellers:
-                teller.check()
-            return len(bank.committed) >= wanted
-
-        eventually("transfers go on", enough, facts=lambda: [teller.thrown_out[-2:] for teller in tellers])
 
     def led_by(member: Member) -> int:
         states = [state for name in (topic, STATE) for state in cluster.observer.states(name).values()]
@@ -248,7 +231,7 @@ def transfers(
     moves = 0
     with cluster.observer.follow(topic, STATE) as chronicle:
         try:
-            flows()
+            flow(bank, tellers)
             for number, fault in enumerate(faults):
                 member = fault(tellers)
                 moves += led_by(member)
@@ -256,13 +239,13 @@ def transfers(
                     member.stop()
                 else:
                     member.kill()
-                flows()
+                flow(bank, tellers)
                 with cluster.clients.inside():
                     auditor.look()
                 assert not member.running
                 member.start()
                 cluster.all_in_sync(topic, STATE)
-                flows()
+                flow(bank, tellers)
                 with cluster.clients.inside():
                     auditor.look()
         finally:
@@ -287,10 +270,29 @@ def transfers(
     logs_equal(cluster.directories, topic, STATE)
 
 
-def deposit(cluster: Cluster, topic: str) -> None:
+def open_accounts(cluster: Cluster, topic: str, replicas: Sequence[int]) -> None:
+    """Makes the accounts, and pays in the deposits."""
+    administrator = admin.AdminClient({"bootstrap.servers": cluster.bootstrap, **CLIENT})
+    row = admin.NewTopic(topic, ACCOUNTS, 3)
+    if replicas:
+        row = admin.NewTopic(topic, ACCOUNTS, replica_assignment=[list(replicas)] * ACCOUNTS)
+    administrator.create_topics([row])[topic].result(PATIENCE_S)
+    cluster.all_in_sync(topic)
     producer = ck.Producer({"bootstrap.servers": cluster.bootstrap, **CLIENT, "transactional.id": f"{topic}-opening"})
     persist(producer.init_transactions, CALL_S)
     producer.begin_transaction()
     for account in range(ACCOUNTS):
         producer.produce(topic, f"{OPENING} {DEPOSIT}", partition=account)
     persist(producer.commit_transaction, CALL_S)
+
+
+def flow(bank: Bank, tellers: Sequence[Teller], transfers: int = 30) -> None:
+    """Returns when so many more transfers are committed, each of which began later than now."""
+    wanted = len(bank.committed) + TELLERS + transfers
+
+    def enough() -> bool:
+        for teller in tellers:
+            teller.check()
+        return len(bank.committed) >= wanted
+
+    eventually("transfers go on", enough, facts=lambda: [teller.thrown_out[-2:] for teller in tellers])

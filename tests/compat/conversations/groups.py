@@ -53,7 +53,19 @@ def join_refused(talk: Talk) -> None:
 
 
 def one_member(talk: Talk) -> None:
+    """One member's way, with what goes wrong at each step."""
     talk.coordinator("om")
+    member = member_joins(talk)
+    me = {"group_id": "om", "generation_id": 1, "member_id": member}
+    member_syncs(talk, me)
+    member_is_there(talk, me)
+    others_come(talk, member)
+    member_leaves(talk, member)
+    member_is_gone(talk, me)
+
+
+def member_joins(talk: Talk) -> str:
+    """In two steps. Returns the member's id."""
     first = talk.ask(JOIN, 7, **joining("om", rebalance_timeout_ms=5000))
     pending = {"group_id": "om", "generation_id": -1, "member_id": first.member_id}
     talk.ask(HEARTBEAT, 4, **pending)
@@ -61,7 +73,10 @@ def one_member(talk: Talk) -> None:
     talk.ask(DESCRIBE_GROUPS, 5, groups=["om"])
     talk.ask(LIST_GROUPS, 4, states_filter=["Empty", "Dead"])
     joined = talk.ask(JOIN, 7, **joining("om", first.member_id, rebalance_timeout_ms=5000))
-    me = {"group_id": "om", "generation_id": 1, "member_id": joined.member_id}
+    return joined.member_id
+
+
+def member_syncs(talk: Talk, me: dict) -> None:
     talk.ask(HEARTBEAT, 4, **me)
     talk.ask(DESCRIBE_GROUPS, 5, groups=["om", "om"])
     commit(talk, **me)
@@ -79,9 +94,12 @@ def one_member(talk: Talk) -> None:
     talk.ask(SYNC, 5, **me, protocol_type="connect", protocol_name="range")
     talk.ask(SYNC, 5, **{**me, "group_id": ""}, protocol_type="consumer", protocol_name="range")
     talk.ask(SYNC, 5, **{**me, "group_id": "none"}, protocol_type="consumer", protocol_name="range")
-    mine = [{"member_id": joined.member_id, "assignment": b"mine"}, {"member_id": "other", "assignment": b"theirs"}]
+    mine = [{"member_id": me["member_id"], "assignment": b"mine"}, {"member_id": "other", "assignment": b"theirs"}]
     talk.ask(SYNC, 5, **me, protocol_type="consumer", protocol_name="range", assignments=mine)
     talk.ask(SYNC, 3, **me, assignments=[])
+
+
+def member_is_there(talk: Talk, me: dict) -> None:
     talk.ask(DESCRIBE_GROUPS, 5, groups=["om"])
     talk.ask(DESCRIBE_GROUPS, 0, groups=["om"])
     talk.ask(DESCRIBE_GROUPS, 5, groups=["om", "nope", ""], include_authorized_operations=True)
@@ -98,23 +116,33 @@ def one_member(talk: Talk) -> None:
     talk.ask(HEARTBEAT, 4, **{**me, "group_id": "none"})
     commit(talk, **me)
     commit(talk, **me, group_instance_id="i")
+
+
+def others_come(talk: Talk, member: str) -> None:
+    """Who joins with something else, and who asks for groups by their states."""
     talk.ask(JOIN, 7, **joining("om", protocol_type="connect"))
     talk.ask(JOIN, 7, **joining("om", protocols=[ROUND]))
-    talk.ask(JOIN, 7, **joining("om", joined.member_id, protocols=[ROUND], protocol_type="connect"))
-    talk.ask(JOIN, 7, **joining("om", joined.member_id, group_instance_id="i"))
+    talk.ask(JOIN, 7, **joining("om", member, protocols=[ROUND], protocol_type="connect"))
+    talk.ask(JOIN, 7, **joining("om", member, group_instance_id="i"))
     talk.ask(DELETE_GROUPS, 2, groups_names=["om", "none", "", "om"])
     talk.ask(LIST_GROUPS, 4, states_filter=["Stable"])
     talk.ask(LIST_GROUPS, 4, states_filter=["stable"])
     talk.ask(LIST_GROUPS, 4, states_filter=["nonsense"])
+
+
+def member_leaves(talk: Talk, member: str) -> None:
     talk.ask(LEAVE, 4, group_id="om", members=[])
     talk.ask(LEAVE, 4, group_id="om", members=[{"member_id": "x"}, {"member_id": "", "group_instance_id": "i"}])
-    talk.ask(LEAVE, 4, group_id="om", members=[{"member_id": joined.member_id, "group_instance_id": "i"}])
+    talk.ask(LEAVE, 4, group_id="om", members=[{"member_id": member, "group_instance_id": "i"}])
     talk.ask(LEAVE, 2, group_id="om", member_id="x")
     talk.ask(LEAVE, 2, group_id="", member_id="x")
     talk.ask(LEAVE, 2, group_id="none", member_id="x")
     talk.ask(LEAVE, 4, group_id="", members=[{"member_id": "x"}])
     talk.ask(LEAVE, 4, group_id="none", members=[{"member_id": "x"}])
-    talk.ask(LEAVE, 4, group_id="om", members=[{"member_id": joined.member_id}])
+    talk.ask(LEAVE, 4, group_id="om", members=[{"member_id": member}])
+
+
+def member_is_gone(talk: Talk, me: dict) -> None:
     talk.ask(DESCRIBE_GROUPS, 5, groups=["om"])
     talk.ask(LIST_GROUPS, 4, states_filter=["Empty"])
     talk.ask(LIST_GROUPS, 3)
@@ -124,7 +152,7 @@ def one_member(talk: Talk) -> None:
     commit(talk, **{**me, "generation_id": -1})
     commit(talk, group_id="om", generation_id=-1, member_id="")
     commit(talk, group_id="om", generation_id=2, member_id="")
-    talk.ask(JOIN, 7, **joining("om", joined.member_id))
+    talk.ask(JOIN, 7, **joining("om", me["member_id"]))
     talk.ask(DELETE_GROUPS, 2, groups_names=["om"])
     talk.ask(DELETE_GROUPS, 0, groups_names=["om"])
     talk.ask(DESCRIBE_GROUPS, 5, groups=["om"])

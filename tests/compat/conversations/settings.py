@@ -71,17 +71,17 @@ def describe_configs(talk: Talk) -> None:
     talk.ask(DESCRIBE_CONFIGS, 1, resources=every, include_synonyms=True)
 
 
-def alter_configs(talk: Talk) -> None:
-    talk.topic("ac", retention_ms="77")
-    shown = [
-        {
-            "resource_type": 2,
-            "resource_name": "ac",
-            "configuration_keys": ["retention.ms", "cleanup.policy", "segment.bytes"],
-        }
-    ]
+def show(talk: Talk, topic: str) -> None:
+    """The settings of a topic that conversations change."""
+    keys = ["retention.ms", "cleanup.policy", "segment.bytes"]
+    row = {"resource_type": 2, "resource_name": topic, "configuration_keys": keys}
+    talk.ask(DESCRIBE_CONFIGS, 1, resources=[row])
 
-    def incremental(*changes: tuple, kind: int = 2, name: str = "ac", only: bool = False) -> None:
+
+def incremental_alter_configs(talk: Talk) -> None:
+    talk.topic("ic", retention_ms="77")
+
+    def incremental(*changes: tuple, kind: int = 2, name: str = "ic", only: bool = False) -> None:
         configs = [
             {"name": setting, "config_operation": operation, "value": value} for setting, operation, value in changes
         ]
@@ -91,7 +91,7 @@ def alter_configs(talk: Talk) -> None:
             resources=[{"resource_type": kind, "resource_name": name, "configs": configs}],
             validate_only=only,
         )
-        talk.ask(DESCRIBE_CONFIGS, 1, resources=shown)
+        show(talk, "ic")
 
     incremental(("retention.ms", 0, "88"))
     incremental(("retention.ms", 0, "99"), only=True)
@@ -136,12 +136,17 @@ def alter_configs(talk: Talk) -> None:
     incremental(("kafka", 0, "INFO"), kind=8, name="")
     row = {
         "resource_type": 2,
-        "resource_name": "ac",
+        "resource_name": "ic",
         "configs": [{"name": "retention.ms", "config_operation": 0, "value": "5"}],
     }
     talk.ask(INCREMENTAL_ALTER_CONFIGS, 0, resources=[row])
     talk.ask(INCREMENTAL_ALTER_CONFIGS, 0, resources=[])
-    talk.ask(DESCRIBE_CONFIGS, 1, resources=shown)
+    show(talk, "ic")
+
+
+def alter_configs(talk: Talk) -> None:
+    """Settings that are not named have their defaults again."""
+    talk.topic("ac", retention_ms="77", cleanup_policy="compact")
 
     def alter(*changes: tuple, kind: int = 2, name: str = "ac", only: bool = False) -> None:
         configs = [{"name": setting, "value": value} for setting, value in changes]
@@ -151,7 +156,7 @@ def alter_configs(talk: Talk) -> None:
             resources=[{"resource_type": kind, "resource_name": name, "configs": configs}],
             validate_only=only,
         )
-        talk.ask(DESCRIBE_CONFIGS, 1, resources=shown)
+        show(talk, "ac")
 
     alter(("retention.ms", "5"))
     alter(("retention.ms", "x"))

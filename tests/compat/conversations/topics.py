@@ -11,27 +11,46 @@ from tests.compat.conversations.common import (
 from tests.compat.talk import Talk
 
 
+def create(talk: Talk, version: int, *, validate_only: bool, **fields: object) -> None:
+    row = {"name": "ct", "num_partitions": 1, "replication_factor": 1, **fields}
+    talk.ask(CREATE_TOPICS, version, topics=[row], timeout_ms=60_000, validate_only=validate_only)
+
+
 def create_topics(talk: Talk) -> None:
     talk.topic("ct-there")
-
-    def create(version: int = 6, *, validate_only: bool = False, **fields: object) -> None:
-        row = {"name": "ct", "num_partitions": 1, "replication_factor": 1, **fields}
-        talk.ask(CREATE_TOPICS, version, topics=[row], timeout_ms=60_000, validate_only=validate_only)
-
     for version in range(1, 7):
         for only in (True, False):
             one = {"validate_only": only}
             for name in ("", ".", "..", "a b", "x" * 250, "ct-there", "__consumer_offsets", "ä"):
-                create(version, name=name, validate_only=True)
-            create(version, name="ct-there", **one)
-            create(version, num_partitions=0, **one)
-            create(version, num_partitions=-2, **one)
-            create(version, replication_factor=0, **one)
-            create(version, replication_factor=2, **one)
-            create(version, replication_factor=-2, **one)
-        create(version, num_partitions=-1, validate_only=True)
-        create(version, replication_factor=-1, validate_only=True)
-        create(version, num_partitions=-1, replication_factor=-1, validate_only=True)
+                create(talk, version, name=name, validate_only=True)
+            create(talk, version, name="ct-there", **one)
+            create(talk, version, num_partitions=0, **one)
+            create(talk, version, num_partitions=-2, **one)
+            create(talk, version, replication_factor=0, **one)
+            create(talk, version, replication_factor=2, **one)
+            create(talk, version, replication_factor=-2, **one)
+        create(talk, version, num_partitions=-1, validate_only=True)
+        create(talk, version, replication_factor=-1, validate_only=True)
+        create(talk, version, num_partitions=-1, replication_factor=-1, validate_only=True)
+    row = {"name": "ct-a", "num_partitions": 1, "replication_factor": 1}
+    talk.ask(CREATE_TOPICS, 6, topics=[row, row, {**row, "name": "ct-b"}], timeout_ms=60_000)
+    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct.c"}], timeout_ms=60_000)
+    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct_c"}], timeout_ms=60_000)
+    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct_c"}], timeout_ms=60_000, validate_only=True)
+    talk.ask(
+        CREATE_TOPICS,
+        5,
+        topics=[{**row, "name": "ct-d", "configs": [{"name": "retention.ms", "value": "77"}]}],
+        timeout_ms=60_000,
+    )
+    talk.ask(CREATE_TOPICS, 6, topics=[], timeout_ms=60_000)
+    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct-e"}], timeout_ms=0)
+    talk.ask(CREATE_TOPICS, 0, topics=[{**row, "name": "ct-e"}], timeout_ms=-1)
+
+
+def create_topics_on_brokers(talk: Talk) -> None:
+    """With assignments."""
+    for version in range(1, 7):
         for assigned in (
             {0: [1]},
             {0: [1], 1: [1]},
@@ -42,11 +61,15 @@ def create_topics(talk: Talk) -> None:
             {0: [1, 9], 1: [1]},
         ):
             rows = [{"partition_index": index, "broker_ids": ids} for index, ids in assigned.items()]
-            create(version, num_partitions=-1, replication_factor=-1, assignments=rows, validate_only=True)
-            create(version, num_partitions=1, replication_factor=-1, assignments=rows, validate_only=True)
-            create(version, num_partitions=-1, replication_factor=1, assignments=rows, validate_only=True)
+            create(talk, version, num_partitions=-1, replication_factor=-1, assignments=rows, validate_only=True)
+            create(talk, version, num_partitions=1, replication_factor=-1, assignments=rows, validate_only=True)
+            create(talk, version, num_partitions=-1, replication_factor=1, assignments=rows, validate_only=True)
         twice = [{"partition_index": 0, "broker_ids": [1]}] * 2
-        create(version, num_partitions=-1, replication_factor=-1, assignments=twice, validate_only=True)
+        create(talk, version, num_partitions=-1, replication_factor=-1, assignments=twice, validate_only=True)
+
+
+def create_topics_with_settings(talk: Talk) -> None:
+    for version in range(1, 7):
         for name, value in (
             ("retention.ms", "-2"),
             ("retention.ms", "x"),
@@ -77,23 +100,9 @@ def create_topics(talk: Talk) -> None:
             ("message.timestamp.type", "logappendtime"),
             ("unclean.leader.election.enable", "true"),
         ):
-            create(version, configs=[{"name": name, "value": value}], validate_only=True)
+            create(talk, version, configs=[{"name": name, "value": value}], validate_only=True)
         both = [{"name": "retention.ms", "value": "1"}, {"name": "retention.ms", "value": "2"}]
-        create(version, configs=both, validate_only=True)
-    row = {"name": "ct-a", "num_partitions": 1, "replication_factor": 1}
-    talk.ask(CREATE_TOPICS, 6, topics=[row, row, {**row, "name": "ct-b"}], timeout_ms=60_000)
-    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct.c"}], timeout_ms=60_000)
-    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct_c"}], timeout_ms=60_000)
-    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct_c"}], timeout_ms=60_000, validate_only=True)
-    talk.ask(
-        CREATE_TOPICS,
-        5,
-        topics=[{**row, "name": "ct-d", "configs": [{"name": "retention.ms", "value": "77"}]}],
-        timeout_ms=60_000,
-    )
-    talk.ask(CREATE_TOPICS, 6, topics=[], timeout_ms=60_000)
-    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct-e"}], timeout_ms=0)
-    talk.ask(CREATE_TOPICS, 0, topics=[{**row, "name": "ct-e"}], timeout_ms=-1)
+        create(talk, version, configs=both, validate_only=True)
 
 
 def delete_topics(talk: Talk) -> None:

@@ -52,6 +52,13 @@ def transactions(talk: Talk) -> None:
     talk.coordinator("tx", 1)
     me = {"transactional_id": "tx", **producing(talk, "tx")}
     parts = [{"name": "tx", "partitions": [0, 1]}]
+    nothing_is_open(talk, me, parts)
+    transaction_aborts(talk, me, parts)
+    me["producer_epoch"] += 1
+    transaction_commits(talk, me, parts)
+
+
+def nothing_is_open(talk: Talk, me: dict, parts: list[dict]) -> None:
     for committed in (True, False):
         talk.ask(END_TXN, 2, **me, committed=committed)
     talk.ask(ADD_PARTITIONS, 2, **me, topics=[])
@@ -73,6 +80,10 @@ def transactions(talk: Talk) -> None:
             talk.ask(ADD_OFFSETS, version, **{**me, **wrong}, group_id="tx")
             talk.ask(END_TXN, version, **{**me, **wrong}, committed=True)
     talk.ask(ADD_OFFSETS, 2, **me, group_id="")
+
+
+def transaction_aborts(talk: Talk, me: dict, parts: list[dict]) -> None:
+    """As a new producer of the same transactional id wants it."""
     talk.ask(ADD_PARTITIONS, 2, **me, topics=parts)
     talk.ask(ADD_PARTITIONS, 2, **me, topics=parts)
     ours = {key: me[key] for key in ("producer_id", "producer_epoch")}
@@ -99,8 +110,9 @@ def transactions(talk: Talk) -> None:
         **ours,
     )
     talk.ask(END_TXN, 2, **me, committed=False)
-    me["producer_epoch"] += 1
-    ours["producer_epoch"] += 1
+
+
+def transaction_commits(talk: Talk, me: dict, parts: list[dict]) -> None:
     talk.ask(END_TXN, 2, **me, committed=False)
     fetch(talk, "tx", isolation_level=1)
     talk.ask(ADD_PARTITIONS, 2, **{**me, "producer_epoch": 0}, topics=parts)
@@ -112,14 +124,6 @@ def transactions(talk: Talk) -> None:
     talk.ask(END_TXN, 2, **me, committed=False)
     talk.ask(END_TXN, 2, **me, committed=True)
     fetch(talk, "tx", isolation_level=1)
-    marks = {
-        "producer_id": 5,
-        "transaction_result": True,
-        "coordinator_epoch": 0,
-        "topics": [{"name": "none", "partition_indexes": [0]}],
-    }
-    talk.ask(WRITE_TXN_MARKERS, 0, markers=[marks])
-    talk.ask(WRITE_TXN_MARKERS, 0, markers=[])
 
 
 def transactional_offsets(talk: Talk) -> None:
@@ -206,6 +210,14 @@ def markers(talk: Talk) -> None:
         topics = [{"name": "mk", "partition_indexes": [partition]}, {"name": "none", "partition_indexes": [0]}]
         talk.ask(WRITE_TXN_MARKERS, 0, markers=[{**row, "transaction_result": commit, "topics": topics}])
 
+    marks = {
+        "producer_id": 5,
+        "transaction_result": True,
+        "coordinator_epoch": 0,
+        "topics": [{"name": "none", "partition_indexes": [0]}],
+    }
+    talk.ask(WRITE_TXN_MARKERS, 0, markers=[marks])
+    talk.ask(WRITE_TXN_MARKERS, 0, markers=[])
     for commit in (False, True):
         write(me["producer_id"], me["producer_epoch"], 0, 7, True)
         write(me["producer_id"], me["producer_epoch"], 0, 1, commit)
