@@ -1,6 +1,7 @@
 """Figures of several rounds: what is quoted of them.
 
-A figure's name says what it is and its unit last: "CPU a request, µs". Which way is better follows from the name.
+A figure's name says what it is and its unit last: "CPU a request, µs". Which way is better follows from the name. A
+ratio of two such figures has no unit: its name is `ratio_of` the figure's.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ P99_BESIDE = "p99 to that without a reader"
 KILLED = "restart after kill -9, s"
 KILLED_AWAKE = "restart after kill -9, less the wait for the old session, s"
 OTHERS = "the idle ones beside it: CPU, ms a second"
+
+UNITS = frozenset({"µs", "ms", "s", "MB"})
+"""The units at the ends of names."""
 
 Figures = dict[str, dict[str, float]]
 """case -> figure -> value, of one contestant in one round"""
@@ -64,6 +68,12 @@ class Result:
 
 def more_is_better(figure: str) -> bool:
     return figure.endswith("a second")
+
+
+def ratio_of(figure: str, ratio: str = "ratio") -> str:
+    """The name of what `ratios` gives: "CPU a request, ratio" of "CPU a request, µs". `ratio` may say to whose."""
+    name, comma, unit = figure.rpartition(", ")
+    return f"{name if comma and unit in UNITS else figure}, {ratio}"
 
 
 def measured(values: Sequence[float | None]) -> list[float]:

@@ -27,7 +27,7 @@ class Target:
 
     @property
     def text(self) -> str:
-        return f"{self.scenario}: {self.case}, {self.figure}"
+        return f"{self.scenario}: {self.case}, {self.figure if self.own else f.ratio_of(self.figure)}"
 
     def found(self, results: dict[str, f.Result]) -> list[float]:
         """The ratio (or our own figure) in each round that has one."""

@@ -41,7 +41,7 @@ def test_a_scenario_leaves_a_table_figures_and_a_picture(load: Load, tmp_path: P
     assert (tmp_path / "small-requests.png").stat().st_size > 0
     assert [row["of"] for row in result["warm_ups"]] == ["small Produce", "rehearsals"]
     targets = {row["target"]: row["verdict"] for row in json.loads((tmp_path / "targets.json").read_text())}
-    assert targets["small-requests: 50 + 200 idle connections, requests a second"] == "not measured"
+    assert targets["small-requests: 50 + 200 idle connections, requests a second, ratio"] == "not measured"
     assert "10 (own)" in done.stdout
 
 

@@ -104,12 +104,15 @@ def test_targets_say_met_missed_or_not_measured(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         small.add("Kafka 3.9.2", number, {"one in flight": {f.P50: 10.0}})
     verdicts = {row[0]: row[1:] for row in table([small])}
-    assert verdicts["small-requests: one in flight, p50, µs"] == ["<= 0.8", "0.5 [0.4, 3]", "met"]
-    assert verdicts["fetch: 4 MiB, cached, CPU a MB, ms"] == ["<= 1", "", "not measured"]
+    assert verdicts["small-requests: one in flight, p50, ratio"] == ["<= 0.8", "0.5 [0.4, 3]", "met"]
+    assert verdicts["fetch: 4 MiB, cached, CPU a MB, ratio"] == ["<= 1", "", "not measured"]
+    own = [name for name, (wanted, *_) in verdicts.items() if wanted.endswith("(own)")]
+    assert "cold-start: first Metadata answer, resident, idle, MB" in own
+    assert all(name.endswith(", ratio") for name in verdicts.keys() - set(own))
     report.save(small, {"command": "", "commit": ""}, [], tmp_path)
     report.write_page(tmp_path, ["small-requests"])
     page = (tmp_path / "README.md").read_text()
-    assert "| small-requests: one in flight, p50, µs | <= 0.8 | 0.5 [0.4, 3] | met |" in page
+    assert "| small-requests: one in flight, p50, ratio | <= 0.8 | 0.5 [0.4, 3] | met |" in page
     more = Target("s", "c", f.REQUESTS, 2.0)
     assert (more.is_met(2.1), more.is_met(1.9), more.part(4.0)) == (True, False, 0.5)
     assert ("small-requests", "one in flight", f.P50) in GOALS

@@ -99,7 +99,7 @@ def _compare(row: dict[str, float], machine: dict[str, float]) -> None:
     """Adds how each figure stands to the machine's own."""
     for name, value in machine.items():
         if value and name in row:
-            row[f"{name}, {OF_LIMIT}"] = row[name] / value
+            row[f.ratio_of(name, OF_LIMIT)] = row[name] / value
 
 
 def growth_partitions(run: Run) -> f.Figures:
