@@ -15,14 +15,8 @@ def test_no_module_is_in_a_circle_of_imports() -> None:
         raise AssertionError(f"a circle of imports: {' <- '.join(circle.args[1])}") from None
 
 
-#: They run a broker, or show all of it.
-RUN_A_BROKER = {
-    "ottla.broker.serve",
-    "ottla.cli.serve",
-    "ottla.embedded.thread",
-    "ottla.broker.watching.metrics",
-    "ottla.broker.watching.readiness",
-}
+#: They run a broker: as a process, and on a thread of a program.
+RUN_A_BROKER = {"ottla.broker.serve", "ottla.embedded.thread"}
 
 
 def test_handlers_name_what_they_need_of_the_broker() -> None:

@@ -222,9 +222,7 @@ class Update:
         )
 
     async def apply(self, controller_id: int, slices: Slices) -> None:
-        """Everybody sees all of it at once. Of many topics a whole new dictionary is made before, waiting for `turn()`
-        between them.
-        """
+        """Everybody sees all of it at once. Of many topics a whole new dictionary is made before, in `slices`."""
         cache = self._cache
         topics = cache.topics
         before: list[Rows] = [self._topics, cache.brokers]

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
+from typing import Protocol
 
 import trio
 
@@ -20,7 +21,17 @@ from ottla.config import BrokerConfig
 logger = logging.getLogger("ottla")
 
 
-def serve(config: BrokerConfig, ready: Callable[[Broker], None], *, adopt: bool = False) -> None:
+class Started(Protocol):
+    """A broker that serves."""
+
+    id: int
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the first listener."""
+
+
+def serve(config: BrokerConfig, ready: Callable[[Started], None], *, adopt: bool = False) -> None:
     """Runs one broker until SIGTERM or SIGINT, then stops it cleanly: others lead, what was read is finished, logs are
     flushed, the clean-shutdown marker is written. A second signal ends the wait for others, and nothing else.
 
@@ -32,7 +43,7 @@ def serve(config: BrokerConfig, ready: Callable[[Broker], None], *, adopt: bool 
     trio.run(_serve, config, ready, adopt)
 
 
-async def _serve(config: BrokerConfig, ready: Callable[[Broker], None], adopt: bool) -> None:
+async def _serve(config: BrokerConfig, ready: Callable[[Started], None], adopt: bool) -> None:
     began = trio.current_time()
     logger.info("Ottla %s starts as process %d, on Python %s", __version__, os.getpid(), sys.version.split()[0])
     # A start that has begun to open logs is finished before it is undone; only waiting for others ends at once.

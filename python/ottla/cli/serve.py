@@ -12,7 +12,7 @@ import click
 from ottla.cli._settings import assignments, not_empty, zookeeper_servers
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker import Started
     from ottla.config.broker import BrokerConfig
 
 
@@ -104,7 +104,7 @@ def command(
     _check_directories(config.data_directories)
     is_serving = False
 
-    def ready(broker: Broker) -> None:
+    def ready(broker: Started) -> None:
         nonlocal is_serving
         is_serving = True
         Freezer().start()

@@ -23,8 +23,8 @@ from ottla.metrics.families import Family
 
 if TYPE_CHECKING:
     from ottla._core import Distribution
-    from ottla.broker.broker import Broker
     from ottla.broker.watching.readiness import Readiness
+    from ottla.broker.watching.rooms import WatchedRooms
     from ottla.controller import Controller
     from ottla.replication.partition import Partition
     from ottla.replication.roles import PartitionState
@@ -78,7 +78,7 @@ class BrokerMetrics:
             yield from _controller(broker)
             yield from _groups(broker)
 
-    def _load(self, broker: Broker) -> Iterator[Told]:
+    def _load(self, broker: WatchedRooms) -> Iterator[Told]:
         hub = broker.server.hub
         elapsed_us, busy_us = hub.busy_us
         idle = self._idle.look(elapsed_us, busy_us)
@@ -91,7 +91,7 @@ class BrokerMetrics:
         yield f.CONNECTIONS, (({"listener": name}, count) for name, count in hub.listener_connections())
         yield f.ACCEPTED, _one(hub.accepted_total)
 
-    def _fetching(self, broker: Broker) -> Iterator[Told]:
+    def _fetching(self, broker: WatchedRooms) -> Iterator[Told]:
         changes = broker.isr_changes
         yield f.ISR_SHRINKS, _one(changes.shrinks_total)
         yield f.ISR_EXPANDS, _one(changes.expansions_total)
@@ -147,7 +147,7 @@ def _one(value: float) -> list[Row]:
     return [({}, value)]
 
 
-def _traffic(broker: Broker) -> Iterator[Told]:
+def _traffic(broker: WatchedRooms) -> Iterator[Told]:
     counts = broker.logs.directories.traffic.counts()
     for name, family in f.TRAFFIC.items():
         of = attrgetter(name)
@@ -159,7 +159,7 @@ def _traffic(broker: Broker) -> Iterator[Told]:
     yield f.REASSIGNED_OUT, _one(broker.replicas.reassignment_bytes_out)
 
 
-def _requests(broker: Broker) -> Iterator[Told]:
+def _requests(broker: WatchedRooms) -> Iterator[Told]:
     measured = [(_api_name(api.key), api) for api in broker.server.hub.measured()]
     yield (
         f.REQUESTS,
@@ -203,7 +203,7 @@ def _quantiles(name: str, values: Iterable[float], divisor: int) -> Iterator[Row
         yield {"quantile": quantile, "request": name}, value / divisor
 
 
-def _waiting(broker: Broker) -> Iterator[Told]:
+def _waiting(broker: WatchedRooms) -> Iterator[Told]:
     counts = broker.deadlines.purgatories()
     counts["Fetch"] += broker.server.hub.waiting_fetches
     rows = [({"delayedOperation": name}, counts[name]) for name in OPERATIONS]
@@ -227,7 +227,7 @@ class _Partitions:
         return labels
 
 
-def _replicas(broker: Broker, names: _Partitions) -> Iterator[Told]:
+def _replicas(broker: WatchedRooms, names: _Partitions) -> Iterator[Told]:
     partitions = list(broker.replicas.partitions.values())
     led = [partition for partition in partitions if partition.is_leader]
     yield f.PARTITIONS, _one(len(partitions))
@@ -249,7 +249,7 @@ def _replicas(broker: Broker, names: _Partitions) -> Iterator[Told]:
         yield family, _one(sum(health[place] for _, health in seen))
 
 
-def _not_led(broker: Broker) -> Iterator[Told]:
+def _not_led(broker: WatchedRooms) -> Iterator[Told]:
     led, me = broker.replicas.partitions, broker.id
     count = seen = 0
     for topic, partitions in list(
@@ -277,14 +277,14 @@ def _health(partition: Partition, state: PartitionState) -> Health:
     return (replicas, in_sync, is_few, is_below, is_least, max(0, lag), state.is_reassigning)
 
 
-def _logs(broker: Broker, names: _Partitions) -> Iterator[Told]:
+def _logs(broker: WatchedRooms, names: _Partitions) -> Iterator[Told]:
     logs = list(broker.logs.logs.items())
     for name, family in f.LOGS.items():
         of = attrgetter(name)
         yield family, ((names[key], of(log.figures)) for key, log in logs)
 
 
-def _directories(broker: Broker) -> Iterator[Told]:
+def _directories(broker: WatchedRooms) -> Iterator[Told]:
     directories = broker.logs.directories
     yield f.NOT_UNDERSTOOD, _one(_kept(broker))
     yield f.DIRECTORIES_OFFLINE, _one(len(directories.offline))
@@ -301,7 +301,7 @@ def _directories(broker: Broker) -> Iterator[Told]:
     yield f.DIRTY, _one(int(100 * broker.cleaner.dirty_ratio_max))
 
 
-def _kept(broker: Broker) -> int:
+def _kept(broker: WatchedRooms) -> int:
     """Topics of this broker's logs of which nothing is deleted or compacted."""
     settings = broker.settings
     if not settings.topics_not_understood and not settings.brokers_not_understood:
@@ -309,7 +309,7 @@ def _kept(broker: Broker) -> int:
     return sum(map(settings.keeps_everything, {topic for topic, _ in broker.logs.logs}))
 
 
-def _controller(broker: Broker) -> Iterator[Told]:
+def _controller(broker: WatchedRooms) -> Iterator[Told]:
     cluster = broker.controller.cluster
     yield f.ACTIVE_CONTROLLERS, _one(cluster is not None)
     topics = partitions = offline = moved = 0
@@ -345,7 +345,7 @@ def _events(controller: Controller) -> Iterator[Told]:
     yield f.CHANNEL_WAITING, (({"broker_id": str(broker)}, count) for broker, count in waiting.items())
 
 
-def _groups(broker: Broker) -> Iterator[Told]:
+def _groups(broker: WatchedRooms) -> Iterator[Told]:
     groups = [hosted.group for hosted in broker.groups.groups.values()]
     states: Counter[str] = Counter()
     count = 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ottla.coordination.tree import SessionState
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.watching.rooms import WatchedRooms
 
 
 class Readiness:
@@ -15,14 +15,14 @@ class Readiness:
 
     def __init__(self) -> None:
         self.stage: str | None = "starting"
-        self.broker: Broker | None = None
+        self.broker: WatchedRooms | None = None
         self.is_stopping = False
 
     def at(self, stage: str) -> None:
         """The start has come so far."""
         self.stage = stage
 
-    def serves(self, broker: Broker) -> None:
+    def serves(self, broker: WatchedRooms) -> None:
         self.broker = broker
         self.stage = None
 
@@ -39,7 +39,7 @@ class Readiness:
         return _missing(self.broker)
 
 
-def _missing(broker: Broker) -> dict[str, str]:
+def _missing(broker: WatchedRooms) -> dict[str, str]:
     reasons: dict[str, str] = {}
     state = broker.tree.state
     if state is not SessionState.CONNECTED:
