@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ottla_core::log::cleaner::{Cleaner, CleanerSettings};
 use ottla_core::log::log::OpenMode;
 use ottla_core::log::opening::Hints;
-use ottla_core::log::{Home, Log, LogConfig, Origin};
+use ottla_core::log::{AppendOrigin, Home, Log, LogConfig};
 use ottla_core::records::{BatchBuilder, BatchOptions, Codec};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -147,7 +147,7 @@ fn fill(log: &Log, case: &Case) {
                 .append(number as i64, Some(key.as_bytes()), Some(&value), &[])
                 .unwrap();
         }
-        log.append(&mut builder.finish().unwrap(), 0, Origin::Client, 0)
+        log.append(&mut builder.finish().unwrap(), 0, AppendOrigin::Client, 0)
             .unwrap();
     }
     log.roll().unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ottla_core::checksum::crc32c;
 use ottla_core::log::opening::Hints;
-use ottla_core::log::{Home, Log, LogConfig, OpenMode, Origin};
+use ottla_core::log::{AppendOrigin, Home, Log, LogConfig, OpenMode};
 use ottla_core::records::{
     BatchBuilder, BatchOptions, Batches, Codec, ColumnDecoder, ColumnOptions, Limits, Pause,
     Records, Scratch, validate,
@@ -79,7 +79,7 @@ fn appending(value_bytes: usize, batch_bytes: usize) -> Box<dyn FnMut()> {
     let (log, mut bytes) = (log(), batch(Codec::None, batch_bytes, value_bytes));
     Box::new(move || {
         bytes[..8].fill(0);
-        log.append(&mut bytes, 0, Origin::Client, NOW_MS)
+        log.append(&mut bytes, 0, AppendOrigin::Client, NOW_MS)
             .expect("an append");
     })
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_core::log::opening::Hints;
-use ottla_core::log::{Home, Log, LogConfig, OpenMode, Origin};
+use ottla_core::log::{AppendOrigin, Home, Log, LogConfig, OpenMode};
 use ottla_core::records::{BatchBuilder, BatchOptions, Marker, Outcome};
 use ottla_core::storage::{Entry, FaultyStorage, File, Metadata, Mode, RealStorage, Storage};
 
@@ -160,7 +160,7 @@ fn append() {
         let mut once = |log: &Log| {
             // What a request's frame has: base offset 0.
             bytes[..8].fill(0);
-            log.append(&mut bytes, 0, Origin::Client, 1_700_000_000_000)
+            log.append(&mut bytes, 0, AppendOrigin::Client, 1_700_000_000_000)
                 .expect("an append");
         };
         let swallowing = Swallowing(FaultyStorage::new());
@@ -195,7 +195,7 @@ fn lookup() {
             bytes[35..43].copy_from_slice(&timestamp_ms.to_be_bytes());
             let crc = ottla_core::checksum::crc32c(&bytes[21..]);
             bytes[17..21].copy_from_slice(&crc.to_be_bytes());
-            log.append(&mut bytes, 0, Origin::Client, timestamp_ms)
+            log.append(&mut bytes, 0, AppendOrigin::Client, timestamp_ms)
                 .expect("an append");
             timestamp_ms += 10;
         }
@@ -237,7 +237,7 @@ fn hand_over() {
         let mut bytes = template.clone();
         let inline = best(200, |_| {
             bytes[..8].fill(0);
-            log.append(&mut bytes, 0, Origin::Client, 0)
+            log.append(&mut bytes, 0, AppendOrigin::Client, 0)
                 .expect("an append");
         });
         let pool = ottla_core::io::IoPool::new("bench", 1).expect("a thread");
@@ -273,7 +273,7 @@ fn recovery() {
             let (sequence, batches) = &mut sequences[producer.max(0) as usize];
             let mut bytes = numbered_batch(16 << 10, producer, *sequence, transactional);
             let info = log
-                .append(&mut bytes, 0, Origin::Client, 0)
+                .append(&mut bytes, 0, AppendOrigin::Client, 0)
                 .expect("an append");
             *sequence += (info.last_offset - info.base_offset + 1) as i32;
             *batches += 1;
@@ -284,7 +284,7 @@ fn recovery() {
                     coordinator_epoch: 0,
                 };
                 let mut bytes = marker.batch(producer, 0, 0).expect("a marker");
-                log.append(&mut bytes, 0, Origin::Coordinator, 0)
+                log.append(&mut bytes, 0, AppendOrigin::Coordinator, 0)
                     .expect("an append");
             }
             round += 1;
@@ -339,7 +339,7 @@ fn producers() {
         for sequence in 0..5 {
             for producer in 0..10_000 {
                 let mut bytes = numbered_batch(0, producer, sequence, transactional);
-                log.append(&mut bytes, 0, Origin::Client, 0)
+                log.append(&mut bytes, 0, AppendOrigin::Client, 0)
                     .expect("an append");
             }
         }
@@ -348,7 +348,7 @@ fn producers() {
         let mut producer = 0;
         let append = best(1000, |_| {
             let mut bytes = numbered_batch(0, producer, sequence, transactional);
-            log.append(&mut bytes, 0, Origin::Client, 0)
+            log.append(&mut bytes, 0, AppendOrigin::Client, 0)
                 .expect("an append");
             producer += 1;
             if producer == 10_000 {

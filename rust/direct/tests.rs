@@ -638,6 +638,6 @@ fn the_end_of_a_turn_is_told_to_those_who_watch() {
 
 fn append_in_epoch(log: &Log) {
     let mut records = batch(&["v"], 1000);
-    log.append(&mut records, EPOCH, crate::log::Origin::Client, 1000)
+    log.append(&mut records, EPOCH, crate::log::AppendOrigin::Client, 1000)
         .unwrap();
 }

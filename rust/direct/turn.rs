@@ -10,7 +10,7 @@ use crate::log;
 /// A partition that was appended to in a turn.
 pub struct Written<O> {
     pub lease: Arc<Lease<O>>,
-    pub turn: log::Turn,
+    pub end: log::TurnEnd,
 }
 
 pub struct Turn<O> {
@@ -67,13 +67,13 @@ pub(super) enum Ended {
 impl<O> Written<O> {
     /// Writes what was appended under a lease.
     pub(super) fn of(lease: Arc<Lease<O>>) -> Self {
-        let turn = lease.log.write_staged();
-        Self { lease, turn }
+        let end = lease.log.write_staged();
+        Self { lease, end }
     }
 
     /// Nothing failed, and nobody waits for a flush that is due.
     pub(super) fn is_usual(&self) -> bool {
         let is_settled = self.lease.log.settled_offset() == i64::MAX;
-        !self.turn.flush_due && self.turn.lost.is_none() && is_settled
+        !self.end.flush_due && self.end.lost.is_none() && is_settled
     }
 }

@@ -11,7 +11,7 @@ use super::error::{LogError, Result};
 use super::home::coarse_now;
 use super::log::{ANY_EPOCH, Log, Writer};
 use super::prepare::{Checked, Messages, Prepared, prepare};
-pub use super::producer_state::Origin;
+pub use super::producer_state::AppendOrigin;
 use super::rewrite::is_plain;
 use super::segment::{AppendFailure, Segment};
 use super::transaction_index::AbortedEntry;
@@ -79,7 +79,7 @@ impl Log {
         &self,
         records: &mut [u8],
         leader_epoch: i32,
-        origin: Origin,
+        origin: AppendOrigin,
         now_ms: i64,
     ) -> Result<AppendInfo> {
         self.append_with(records, leader_epoch, origin, NO_GUARD, now_ms)
@@ -90,7 +90,7 @@ impl Log {
         &self,
         records: &mut [u8],
         leader_epoch: i32,
-        origin: Origin,
+        origin: AppendOrigin,
         guard: u64,
         now_ms: i64,
     ) -> Result<AppendInfo> {
@@ -118,7 +118,7 @@ impl Log {
         writer: &mut Writer,
         records: &mut [u8],
         leader_epoch: i32,
-        origin: Origin,
+        origin: AppendOrigin,
         guard: u64,
         now_ms: i64,
         when: When,
@@ -193,7 +193,7 @@ impl Log {
             return Err(LogError::InvalidRecord(problem));
         }
         if header.has_producer_id() {
-            if origin == Origin::Client
+            if origin == AppendOrigin::Client
                 && let Some(first) = writer.producers.duplicate_of(header)
             {
                 info.base_offset = first.first_offset();
@@ -205,7 +205,7 @@ impl Log {
                 info.is_duplicate = true;
                 return Ok(Some(info));
             }
-            let is_client = origin == Origin::Client;
+            let is_client = origin == AppendOrigin::Client;
             if is_client && config.verify_transactions && header.is_transactional() {
                 self.check_verified(&writer.producers, header.producer_id, guard)?;
             }

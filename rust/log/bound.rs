@@ -154,7 +154,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use crate::log::tests::Folder;
-    use crate::log::{Log, LogConfig, Origin, Reader};
+    use crate::log::{AppendOrigin, Log, LogConfig, Reader};
     use crate::records::{BatchBuilder, BatchOptions, Marker, Outcome};
 
     fn begin(log: &Log, producer_id: i64) {
@@ -167,7 +167,8 @@ mod tests {
         });
         builder.append(1000, None, Some(b"v"), &[]).unwrap();
         let mut batch = builder.finish().unwrap();
-        log.append(&mut batch, 0, Origin::Client, 1000).unwrap();
+        log.append(&mut batch, 0, AppendOrigin::Client, 1000)
+            .unwrap();
     }
 
     fn commit(log: &Log, producer_id: i64) {
@@ -176,7 +177,7 @@ mod tests {
             coordinator_epoch: 0,
         };
         let mut batch = marker.batch(producer_id, 0, 1000).unwrap();
-        log.append(&mut batch, 0, Origin::Coordinator, 1000)
+        log.append(&mut batch, 0, AppendOrigin::Coordinator, 1000)
             .unwrap();
     }
 

@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
     use crate::log::tests::{Folder, append};
-    use crate::log::{LogConfig, Origin};
+    use crate::log::{AppendOrigin, LogConfig};
     use crate::records::{Marker, Outcome};
 
     /// Segments 0 and 1 are a marker each, and segment 2 is a record.
@@ -136,7 +136,7 @@ mod tests {
         };
         for _ in 0..2 {
             let mut batch = marker.batch(1, 0, 1000).unwrap();
-            log.append(&mut batch, 0, Origin::Coordinator, 1000)
+            log.append(&mut batch, 0, AppendOrigin::Coordinator, 1000)
                 .unwrap();
         }
         append(&log, &["a long value"], 1000);
@@ -206,7 +206,7 @@ mod tests {
         for _ in 0..3 {
             let mut batch = marker.batch(1, 0, 1000).unwrap();
             starts.push(log.size_bytes());
-            log.append(&mut batch, 0, Origin::Coordinator, 1000)
+            log.append(&mut batch, 0, AppendOrigin::Coordinator, 1000)
                 .unwrap();
         }
         let path = log.segments()[0].file.path();

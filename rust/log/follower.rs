@@ -282,7 +282,7 @@ mod tests {
     use crate::log::pending::INLINE_BYTES_MAX;
     use crate::log::tests::{Folder, batch};
     use crate::log::verification::NO_GUARD;
-    use crate::log::{Origin, When};
+    use crate::log::{AppendOrigin, When};
     use crate::records::stamp;
 
     /// Long enough for a thread that is not held back.
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(read(&log), all);
         // A leader may not append it, and a log that has it is opened again.
         let mut large = batch(&["y".repeat(1000).as_str()], 1000);
-        let own = log.append(&mut large, 0, Origin::Client, 1000);
+        let own = log.append(&mut large, 0, AppendOrigin::Client, 1000);
         assert_eq!(own.unwrap_err().code(), 18);
         log.close(false).unwrap();
         let log = folder.open(config, false);
@@ -509,7 +509,7 @@ mod tests {
         assert_eq!(log.leader_epoch(), 2);
     }
 
-    /// The epoch was right when the append came, and when its turn came it was not.
+    /// The epoch was right when the append came, and when it was the next it was not.
     #[test]
     fn what_waits_for_the_lock_is_compared_again() {
         let folder = Folder::new();
@@ -538,7 +538,7 @@ mod tests {
         for size in [10, INLINE_BYTES_MAX] {
             let (records, sender) = (batch(&["x".repeat(size).as_str()], 1000), sender.clone());
             let done = move |result| sender.send(result).unwrap();
-            let (when, origin) = (When::Quick, Origin::Client);
+            let (when, origin) = (When::Quick, AppendOrigin::Client);
             let queued = log.append_or_queue(when, records, 1, origin, NO_GUARD, 1000, done);
             assert!(queued.unwrap().is_none());
         }
@@ -628,7 +628,10 @@ mod tests {
         let works: Vec<Late<'_>> = vec![
             Box::new(|| log.append_as_follower(&sent("b", 1, 1), 1, 1000).map(drop)),
             Box::new(|| log.truncate_to(0, Some(1)).map(drop)),
-            Box::new(|| log.append(&mut records, 1, Origin::Client, 1000).map(drop)),
+            Box::new(|| {
+                log.append(&mut records, 1, AppendOrigin::Client, 1000)
+                    .map(drop)
+            }),
         ];
         let close = || log.closed.store(true, Ordering::Release);
         for end in held_back(&log, works, close) {

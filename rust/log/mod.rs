@@ -55,7 +55,7 @@ mod faults;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use append::{AppendInfo, Origin, When};
+pub use append::{AppendInfo, AppendOrigin, When};
 pub use bound::{Head, Reader};
 pub use config::{LogConfig, TimestampType};
 pub use directory::LogDirectory;
@@ -64,4 +64,4 @@ pub use files::{FileSlice, SegmentFile};
 pub use home::Home;
 pub use log::{Log, OpenMode};
 pub use read::{FetchRange, Fetched, ReadInfo};
-pub use staged::Turn;
+pub use staged::TurnEnd;

@@ -5,7 +5,7 @@
 //! segment (for its size, its time, a full index, or offsets that an index cannot count), if the disk was slow just
 //! now (the kernel makes writers wait when too much is dirty), or if somebody else is writing to the log.
 //!
-//! Order: while a log has a pending append, all its appends queue. Checks, sequence numbers and offsets are done when an append's turn comes,
+//! Order: while a log has a pending append, all its appends queue. Checks, sequence numbers and offsets are done when an append is the next,
 //! under the leader epoch that it names: a role change in between refuses it. A log that takes another's place takes its queue over too: what
 //! comes to the one stands behind what came to the other.
 
@@ -14,7 +14,7 @@ use std::ops::DerefMut;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use super::append::{AppendInfo, Origin, When};
+use super::append::{AppendInfo, AppendOrigin, When};
 use super::error::{LogError, Result};
 use super::log::Log;
 use super::rewrite::is_quick_to_store;
@@ -50,7 +50,7 @@ impl Log {
         when: When,
         mut records: B,
         leader_epoch: i32,
-        origin: Origin,
+        origin: AppendOrigin,
         guard: u64,
         now_ms: i64,
         done: impl FnOnce(Result<AppendInfo>) + Send + 'static,
@@ -83,7 +83,7 @@ impl Log {
         when: When,
         records: &mut [u8],
         leader_epoch: i32,
-        origin: Origin,
+        origin: AppendOrigin,
         guard: u64,
         now_ms: i64,
     ) -> Result<Option<AppendInfo>> {
@@ -116,7 +116,7 @@ impl Log {
             &mut writer,
             records,
             leader_epoch,
-            Origin::Client,
+            AppendOrigin::Client,
             NO_GUARD,
             now_ms,
             When::InTurn,
@@ -160,7 +160,7 @@ impl Log {
                 return;
             };
             drop(pending);
-            // It has been told of; the next append has to have its turn.
+            // It has been told of; the next append is to go on.
             let _ = catching(|| job(self));
         }
     }
@@ -202,7 +202,7 @@ impl Log {
         &self,
         records: &mut [u8],
         leader_epoch: i32,
-        origin: Origin,
+        origin: AppendOrigin,
         guard: u64,
         now_ms: i64,
         when: When,
@@ -273,7 +273,7 @@ mod tests {
     /// Appends as the loop does, or as a thread does if the loop may not. Whether it may not.
     fn is_handed_over(log: &Log, mut records: Vec<u8>, when: When) -> bool {
         let sent = records.clone();
-        let origin = Origin::Client;
+        let origin = AppendOrigin::Client;
         let tried = log.try_append(&mut records, 0, origin, NO_GUARD, 1000, when);
         if let Some(appended) = tried {
             appended.unwrap();
@@ -354,7 +354,7 @@ mod tests {
             let staged = log.try_append(
                 &mut records,
                 0,
-                Origin::Client,
+                AppendOrigin::Client,
                 NO_GUARD,
                 began_ms,
                 When::InTurn,

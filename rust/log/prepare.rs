@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use super::checks::check_records;
 use super::config::{LogConfig, TimestampType};
 use super::error::{LogError, Result};
-use super::producer_state::Origin;
+use super::producer_state::AppendOrigin;
 use super::rewrite::{Rewrite, Rewritten, is_plain};
 use super::snapshots::end_marker;
 use crate::records::{
@@ -53,14 +53,14 @@ pub(super) enum Prepared {
 pub(super) fn prepare(
     records: &[u8],
     config: &LogConfig,
-    origin: Origin,
+    origin: AppendOrigin,
     now_ms: i64,
     first_offset: i64,
     is_quick: bool,
 ) -> Result<Prepared> {
     // A marker must come in whatever the limit is, or its transaction would never end.
     let limit = match origin {
-        Origin::Coordinator => config.max_message_bytes.max(MARKER_BYTES_MAX),
+        AppendOrigin::Coordinator => config.max_message_bytes.max(MARKER_BYTES_MAX),
         _ => config.max_message_bytes,
     };
     let mut limits = Limits {
@@ -121,7 +121,7 @@ fn check_batch(
     records: &[u8],
     config: &LogConfig,
     limits: &Limits,
-    origin: Origin,
+    origin: AppendOrigin,
     now_ms: i64,
     scratch: &mut Scratch,
 ) -> Result<Option<Checked>> {
@@ -138,11 +138,11 @@ fn check_batch(
         ));
     }
     let validated = match origin {
-        Origin::Client => validate_sent(records, limits, scratch)?,
+        AppendOrigin::Client => validate_sent(records, limits, scratch)?,
         _ => validate(records, limits, scratch)?,
     };
     let mut header = validated.header;
-    if origin == Origin::Client {
+    if origin == AppendOrigin::Client {
         if header.base_offset != 0 {
             let problem = format!(
                 "base_offset {} of a produced batch, should be 0",

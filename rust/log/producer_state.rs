@@ -34,7 +34,7 @@ const SNAPSHOT_ENTRY_BYTES: usize = 46;
 
 /// Who appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum AppendOrigin {
     /// A producer: everything is checked.
     Client,
     /// This broker's own coordinators: no sequence numbers, but epochs are checked.
@@ -168,8 +168,8 @@ impl ProducerState {
     }
 
     /// Whether `batch` may follow what its producer wrote. Nothing changes: [`update`](Self::update) follows when it is written.
-    pub fn check(&self, batch: &BatchHeader, origin: Origin) -> Result<()> {
-        if origin == Origin::Replication || !batch.has_producer_id() {
+    pub fn check(&self, batch: &BatchHeader, origin: AppendOrigin) -> Result<()> {
+        if origin == AppendOrigin::Replication || !batch.has_producer_id() {
             return Ok(());
         }
         let producer_id = batch.producer_id;
@@ -186,7 +186,7 @@ impl ProducerState {
         if batch.is_control() {
             return Ok(());
         }
-        if origin == Origin::Client {
+        if origin == AppendOrigin::Client {
             let last_sequence = producer.last_sequence();
             let follows = if batch.producer_epoch != producer.epoch {
                 batch.base_sequence == 0 || producer.epoch == NO_PRODUCER_EPOCH
@@ -215,7 +215,7 @@ impl ProducerState {
 
     /// Whether a marker may end the producer's transaction.
     pub fn check_marker(&self, batch: &BatchHeader, marker: &Marker) -> Result<()> {
-        self.check(batch, Origin::Coordinator)?;
+        self.check(batch, AppendOrigin::Coordinator)?;
         match self.producers.get(&batch.producer_id) {
             Some(producer) if producer.coordinator_epoch > marker.coordinator_epoch => {
                 Err(LogError::CoordinatorFenced {

@@ -7,7 +7,7 @@
 use super::checks::check_records;
 use super::config::{LogConfig, TimestampType};
 use super::error::{LogError, Result};
-use super::producer_state::Origin;
+use super::producer_state::AppendOrigin;
 use crate::records::{
     Batch, BatchBuilder, BatchHeader, BatchOptions, Batches, Codec, Compressor, Header, Limits,
     MessageBuilder, Produced, Record, Records, Scratch, set_timestamp, stamp_message, validate,
@@ -52,7 +52,7 @@ pub(super) enum Rewritten {
 pub(super) struct Rewrite<'a> {
     pub config: &'a LogConfig,
     pub limits: &'a Limits,
-    pub origin: Origin,
+    pub origin: AppendOrigin,
     pub now_ms: i64,
     pub first_offset: i64,
 }
@@ -222,7 +222,7 @@ impl Rewrite<'_> {
                 self.check_message(batch, index, scratch)?.validated
             } else {
                 let validated = match self.origin {
-                    Origin::Client => validate_sent(batch.bytes, self.limits, scratch)?,
+                    AppendOrigin::Client => validate_sent(batch.bytes, self.limits, scratch)?,
                     _ => validate(batch.bytes, self.limits, scratch)?,
                 };
                 let records = Records::validated(batch.bytes, &validated.header, scratch);

@@ -72,7 +72,7 @@ struct Loss {
 
 /// The outcome of a turn's appends to one log.
 #[derive(Debug)]
-pub struct Turn {
+pub struct TurnEnd {
     /// The log end offset: everything before it is written.
     pub end_offset: i64,
     /// `flush.messages` records wait for a flush now.
@@ -171,18 +171,18 @@ impl Log {
     }
 
     /// Ends a turn: writes what was staged, and tells what could not be written since a turn ended last.
-    pub fn write_staged(&self) -> Turn {
+    pub fn write_staged(&self) -> TurnEnd {
         self.write_staged_since(u64::MAX)
     }
 
     /// The same, and tells also what could not be written behind the first `losses`: what a turn appended is told to it even if another one
     /// has heard of the loss. Nothing that was appended in the turn may be acknowledged where the write ended with a panic: that is a loss
     /// too.
-    pub fn write_staged_since(&self, losses: u64) -> Turn {
+    pub fn write_staged_since(&self, losses: u64) -> TurnEnd {
         let lost = catching(|| self.write_and_tell(losses));
         let lost = lost.unwrap_or_else(|_| self.write_and_tell(losses));
         let end_offset = self.end_offset();
-        Turn {
+        TurnEnd {
             end_offset,
             flush_due: self.is_flush_due(&self.config(), end_offset),
             lost,
@@ -294,7 +294,7 @@ mod tests {
     use crate::log::opening::Hints;
     use crate::log::tests::{append, batch};
     use crate::log::verification::NO_GUARD;
-    use crate::log::{AppendInfo, Home, Origin};
+    use crate::log::{AppendInfo, AppendOrigin, Home};
     use crate::records::{BatchBuilder, BatchOptions, Batches};
     use crate::storage::faulty::{Fault, Operation};
     use crate::storage::{FaultyStorage, Storage};
@@ -326,8 +326,15 @@ mod tests {
 
     fn in_turn(log: &Arc<Log>, batch: Vec<u8>) -> Result<AppendInfo> {
         let mut batch = batch;
-        log.try_append(&mut batch, 0, Origin::Client, NO_GUARD, 1000, When::InTurn)
-            .unwrap()
+        log.try_append(
+            &mut batch,
+            0,
+            AppendOrigin::Client,
+            NO_GUARD,
+            1000,
+            When::InTurn,
+        )
+        .unwrap()
     }
 
     /// The base offsets of all batches.
@@ -356,9 +363,9 @@ mod tests {
         }
         assert_eq!((log.end_offset(), log.size_bytes()), (0, 0));
         assert!(!log.advance_high_watermark());
-        let turn = log.write_staged();
-        assert!(turn.lost.is_none());
-        assert_eq!(turn.end_offset, 4);
+        let end = log.write_staged();
+        assert!(end.lost.is_none());
+        assert_eq!(end.end_offset, 4);
         assert_eq!(offsets(&log), [0, 2, 3]);
         assert!(log.advance_high_watermark());
         assert_eq!(log.high_watermark(), 4);
@@ -432,8 +439,8 @@ mod tests {
         assert!(log.write_staged().lost.is_none());
         for lost in [&first, &second] {
             assert_eq!(log.lost(lost).map(|error| error.code()), Some(56));
-            let turn = log.write_staged_since(lost.losses);
-            assert_eq!((turn.lost.unwrap().0, turn.losses), (2, 1));
+            let end = log.write_staged_since(lost.losses);
+            assert_eq!((end.lost.unwrap().0, end.losses), (2, 1));
         }
         assert!(log.lost(&before).is_none() && log.lost(&again).is_none());
         assert!(log.write_staged_since(again.losses).lost.is_none());
@@ -533,10 +540,18 @@ mod tests {
             append(&one, &[&value], 1000);
             let mut bytes = batch(&[&value], 1000);
             if many
-                .try_append(&mut bytes, 0, Origin::Client, NO_GUARD, 1000, When::InTurn)
+                .try_append(
+                    &mut bytes,
+                    0,
+                    AppendOrigin::Client,
+                    NO_GUARD,
+                    1000,
+                    When::InTurn,
+                )
                 .is_none()
             {
-                many.append(&mut bytes, 0, Origin::Client, 1000).unwrap();
+                many.append(&mut bytes, 0, AppendOrigin::Client, 1000)
+                    .unwrap();
             }
         }
         assert!(many.write_staged().lost.is_none());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::log::OpenMode;
 use super::opening::Hints;
-use super::{AppendInfo, Home, Log, LogConfig, Origin, When};
+use super::{AppendInfo, AppendOrigin, Home, Log, LogConfig, When};
 use crate::records::batch::set_crc;
 use crate::records::{
     BatchBuilder, BatchHeader, BatchOptions, HEADER_BYTES, Limits, Records, Scratch, validate,
@@ -30,7 +30,7 @@ pub fn append(log: &Log, values: &[&str], timestamp_ms: i64) -> AppendInfo {
     log.append(
         &mut batch(values, timestamp_ms),
         0,
-        Origin::Client,
+        AppendOrigin::Client,
         timestamp_ms,
     )
     .unwrap()
@@ -129,12 +129,12 @@ fn a_log_without_producers_has_no_snapshot() {
     builder.append(0, None, Some(b"b"), &[]).unwrap();
     let mut sent = builder.finish().unwrap();
     let again = &mut sent.clone();
-    log.append(&mut sent, 0, Origin::Client, 0).unwrap();
+    log.append(&mut sent, 0, AppendOrigin::Client, 0).unwrap();
     log.close(true).unwrap();
     assert_eq!(snapshots(), ["00000000000000000003.snapshot"]);
     let log = folder.open(LogConfig::default(), true);
     assert!(
-        log.append(again, 0, Origin::Client, 0)
+        log.append(again, 0, AppendOrigin::Client, 0)
             .unwrap()
             .is_duplicate
     );
@@ -201,7 +201,7 @@ fn records_that_a_client_did_not_count_are_numbered() {
             sent[second - record_bytes + index * record_bytes] = 2 * delta;
         }
         set_crc(&mut sent);
-        let info = log.append(&mut sent, 0, Origin::Client, 1).unwrap();
+        let info = log.append(&mut sent, 0, AppendOrigin::Client, 1).unwrap();
         assert_eq!(info.last_offset, 3);
         let read = log.read(1, 1 << 20, 4, true).unwrap();
         let stored = read.slice.unwrap().read().unwrap();
@@ -231,7 +231,15 @@ fn through_the_queue(
             sender.clone(),
         );
         let done = move |result| later.send((number, result)).unwrap();
-        match log.append_or_queue(When::Quick, records, epoch, Origin::Client, 0, 1000, done) {
+        match log.append_or_queue(
+            When::Quick,
+            records,
+            epoch,
+            AppendOrigin::Client,
+            0,
+            1000,
+            done,
+        ) {
             Ok(None) => {}
             Ok(Some(info)) => sender.send((number, Ok(info))).unwrap(),
             Err(error) => sender.send((number, Err(error))).unwrap(),
@@ -339,7 +347,7 @@ fn a_failed_fsync_takes_the_directory_out_of_use() {
     assert_eq!(log.flush().unwrap_err().code(), 56);
     assert_eq!(
         other
-            .append(&mut batch(&["b"], 1), 0, Origin::Client, 1)
+            .append(&mut batch(&["b"], 1), 0, AppendOrigin::Client, 1)
             .unwrap_err()
             .code(),
         56
@@ -370,7 +378,7 @@ fn a_full_disk_refuses_the_append_and_nothing_else() {
         false,
     );
     assert!(
-        log.append(&mut batch(&["b"], 1), 0, Origin::Client, 1)
+        log.append(&mut batch(&["b"], 1), 0, AppendOrigin::Client, 1)
             .is_err()
     );
     assert_eq!((log.end_offset(), log.size_bytes()), (1, size));
@@ -391,7 +399,7 @@ fn a_full_disk_refuses_the_append_and_nothing_else() {
     );
     for _ in 0..2 {
         assert!(
-            log.append(&mut batch(&["d"], 1), 0, Origin::Client, 1)
+            log.append(&mut batch(&["d"], 1), 0, AppendOrigin::Client, 1)
                 .is_err()
         );
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::append::{AppendInfo, Origin, When};
+use super::append::{AppendInfo, AppendOrigin, When};
 use super::error::{LogError, Result};
 use super::files::FileSlice;
 use super::log::Log;
@@ -47,7 +47,7 @@ impl Log {
             When::Quick,
             batch,
             leader_epoch,
-            Origin::Coordinator,
+            AppendOrigin::Coordinator,
             NO_GUARD,
             now_ms,
             done,
@@ -227,7 +227,9 @@ mod tests {
 
     fn write(log: &Log, producer: (i64, i16), sequence: i32, records: usize) -> i64 {
         let mut batch = batch(producer, sequence, records);
-        let appended = log.append(&mut batch, 0, Origin::Client, 1000).unwrap();
+        let appended = log
+            .append(&mut batch, 0, AppendOrigin::Client, 1000)
+            .unwrap();
         log.set_high_watermark(log.end_offset());
         appended.base_offset
     }
@@ -306,7 +308,9 @@ mod tests {
         write(&log, (1, 3), 1, 1);
         end(&log, (1, 4), Outcome::Abort, 5).unwrap();
         let mut late = batch((1, 3), 2, 1);
-        let refused = log.append(&mut late, 0, Origin::Client, 1000).unwrap_err();
+        let refused = log
+            .append(&mut late, 0, AppendOrigin::Client, 1000)
+            .unwrap_err();
         assert!(matches!(
             refused,
             LogError::InvalidProducerEpoch { current: 4, .. }
@@ -432,7 +436,7 @@ mod tests {
             log.append_with(
                 &mut batch((1, 0), sequence, 1),
                 0,
-                Origin::Client,
+                AppendOrigin::Client,
                 guard,
                 1000,
             )

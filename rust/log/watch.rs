@@ -54,12 +54,12 @@ mod tests {
     use std::thread;
 
     use crate::log::tests::{Folder, batch};
-    use crate::log::{Log, LogConfig, Origin};
+    use crate::log::{AppendOrigin, Log, LogConfig};
 
     fn filled(log: &Log, records: usize) {
         log.begin_epoch(0).unwrap();
         for _ in 0..records {
-            log.append(&mut batch(&["a"], 1000), 0, Origin::Client, 1000)
+            log.append(&mut batch(&["a"], 1000), 0, AppendOrigin::Client, 1000)
                 .unwrap();
         }
     }

@@ -267,7 +267,7 @@ impl Connection {
         }
     }
 
-    /// Moves answers whose turn has come from the slots to the output.
+    /// Moves the answers that may leave from the slots to the output.
     pub fn settle(&mut self) {
         while !matches!(self.state, State::Ending(_)) {
             let sequence = self.slots.first();

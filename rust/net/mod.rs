@@ -1,6 +1,7 @@
 //! The hub: sockets, frames in, ordered replies out.
 //!
-//! * `hub`: readiness and turns: who is read, served and sent to when (`turns`), what handlers say (`answers`), who comes and goes (`arrivals`).
+//! * `hub`: readiness and turns: who is read, served and sent to when (`turns`), which frames become requests (`gate`),
+//!   what handlers say (`answers`), who comes and goes (`arrivals`).
 //! * `listeners`: accepting, and how many may come from where.
 //! * `connection`: one connection's parts and what can be done with them.
 //! * `input`: bytes to frames; `frames`: their pooled memory.

@@ -2,7 +2,7 @@
 //!
 //! A listener lets everybody speak at once, or wants to know first who comes. Then a connection has the
 //! time of a greeting to say it. Until the loop lets it speak (`Hub::let_speak`), it may send the few
-//! requests by which clients say who they are, and no large frames. The hub's gate, `Hub::next_frame`,
+//! requests by which clients say who they are, and no large frames. The hub's gate (`hub/gate.rs`)
 //! asks before a request is handed out, so nobody else has to: requests that are served without Python
 //! come through it, too. A frame behind an unanswered request waits for the answer, and is looked at then.
 //!

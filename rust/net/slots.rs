@@ -17,7 +17,7 @@ pub enum Value<A> {
     Answer(A),
     /// Nothing is sent.
     Skip,
-    /// The connection is closed when its turn comes; for a reason, if there is one to tell.
+    /// The connection is closed when all earlier slots have left; for a reason, if there is one to tell.
     Close(Option<String>),
 }
 

@@ -30,7 +30,7 @@ use crate::io;
 use crate::io::panics::outcome;
 use crate::log::share::Borrowed;
 use crate::log::verification::NO_GUARD;
-use crate::log::{self, LogError, Origin, When, home};
+use crate::log::{self, AppendOrigin, LogError, When, home};
 use crate::records::Marker;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -179,10 +179,10 @@ fn times(
     Ok(all.into_any().unbind())
 }
 
-fn origin(name: &str) -> PyResult<Origin> {
+fn origin(name: &str) -> PyResult<AppendOrigin> {
     match name {
-        "client" => Ok(Origin::Client),
-        "coordinator" => Ok(Origin::Coordinator),
+        "client" => Ok(AppendOrigin::Client),
+        "coordinator" => Ok(AppendOrigin::Coordinator),
         other => Err(PyValueError::new_err(format!(
             "origin {other:?}: client or coordinator"
         ))),
@@ -348,7 +348,7 @@ impl Log {
         guard: u64,
     ) -> PyResult<Option<AppendInfo>> {
         let mut records = request.records(index)?;
-        let (origin, now_ms) = (Origin::Client, home::now_ms());
+        let (origin, now_ms) = (AppendOrigin::Client, home::now_ms());
         let Some(report) = self.report::<_, AppendInfo>(token) else {
             let appended =
                 self.log
@@ -381,7 +381,7 @@ impl Log {
         let now_ms = home::now_ms();
         let producer = (producer_id, producer_epoch);
         let mut batch = coordinator::batch(&records, now_ms, compression, producer)?;
-        let (origin, guard) = (Origin::Coordinator, NO_GUARD);
+        let (origin, guard) = (AppendOrigin::Coordinator, NO_GUARD);
         let Some(report) = self.report::<_, AppendInfo>(token) else {
             let appended = self
                 .log
@@ -405,11 +405,11 @@ impl Log {
     }
 
     fn write_staged(&self, py: Python<'_>, losses: u64) -> PyResult<Written> {
-        let turn = self.log.write_staged_since(losses);
+        let end = self.log.write_staged_since(losses);
         Ok(Written {
             owner: None,
-            flush_due: turn.flush_due,
-            unwritten: Unwritten::of(py, turn)?,
+            flush_due: end.flush_due,
+            unwritten: Unwritten::of(py, end)?,
         })
     }
 
@@ -442,7 +442,7 @@ impl Log {
             None => Some(py.detach(|| {
                 let mut batch = marker.batch(producer_id, producer_epoch, now_ms)?;
                 self.log
-                    .append(&mut batch, leader_epoch, Origin::Coordinator, now_ms)
+                    .append(&mut batch, leader_epoch, AppendOrigin::Coordinator, now_ms)
             })?),
         };
         Ok(appended.map(AppendInfo::from))

@@ -78,9 +78,9 @@ MUTANTS = (
     # --- who may speak ---
     Mutant(
         "net.who-may-not-speak-is-served",
-        "rust/net/hub/turns.rs",
-        "                    if !connection.session.may_send(api_key) {\n",
-        "                    if false {\n",
+        "rust/net/hub/gate.rs",
+        "                if !connection.session.may_send(api_key) {\n",
+        "                if false {\n",
         cargo=("net::tests::sessions::nothing_but_a_greeting_is_handed_out",),
     ),
     Mutant(

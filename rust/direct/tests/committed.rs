@@ -2,7 +2,7 @@
 
 use super::waiting::again;
 use super::*;
-use crate::log::Origin;
+use crate::log::AppendOrigin;
 use crate::records::{BatchBuilder, BatchHeader, BatchOptions, Marker, Outcome};
 use std::sync::atomic::AtomicI64;
 
@@ -63,7 +63,7 @@ impl Rig {
         builder.append(1000, None, Some(b"v"), &[]).unwrap();
         let mut batch = builder.finish().unwrap();
         self.log
-            .append(&mut batch, EPOCH, Origin::Client, 1000)
+            .append(&mut batch, EPOCH, AppendOrigin::Client, 1000)
             .unwrap();
         batch.len()
     }
@@ -76,7 +76,7 @@ impl Rig {
         };
         let mut batch = marker.batch(producer_id, 0, 1000).unwrap();
         self.log
-            .append(&mut batch, EPOCH, Origin::Coordinator, 1000)
+            .append(&mut batch, EPOCH, AppendOrigin::Coordinator, 1000)
             .unwrap();
     }
 

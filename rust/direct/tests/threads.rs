@@ -6,7 +6,7 @@ use std::path::Path;
 use super::*;
 use crate::log::log::OpenMode;
 use crate::log::opening::Hints;
-use crate::log::{Home, Origin};
+use crate::log::{AppendOrigin, Home};
 use crate::records::Batches;
 use crate::storage::faulty::{Fault, Operation};
 use crate::storage::{FaultyStorage, Storage};
@@ -141,7 +141,7 @@ fn produce_all(two: &TwoThreads, client: usize) -> Vec<Outcome> {
             // After a failed write everything is handed on, until an append on another thread finds the disk quick.
             None => {
                 let mut records = batch(&["other"], 1000);
-                let _ = two.logs[partition].append(&mut records, EPOCH, Origin::Client, 1000);
+                let _ = two.logs[partition].append(&mut records, EPOCH, AppendOrigin::Client, 1000);
             }
         }
     }

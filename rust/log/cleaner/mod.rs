@@ -15,7 +15,7 @@
 //!
 //! Only what is below the last stable offset and outside of the active segment is cleaned, so a cleaning and an append never meet. Readers
 //! go on in the segments they hold. A truncation, a deletion of records or the end of the log's use stop a cleaning: it changes nothing,
-//! and begins anew at the next turn.
+//! and begins anew at the next look.
 
 pub mod candidates;
 mod cleaned;

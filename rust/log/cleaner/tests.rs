@@ -12,7 +12,7 @@ use crate::log::faults::seeds::{self, choices};
 use crate::log::log::OpenMode;
 use crate::log::opening::Hints;
 use crate::log::verify::verify;
-use crate::log::{Home, Log, LogConfig, LogError, Origin};
+use crate::log::{AppendOrigin, Home, Log, LogConfig, LogError};
 use crate::records::compression::Compressor;
 use crate::records::message_builder::MessageBuilder;
 use crate::records::{
@@ -257,7 +257,7 @@ impl Model {
         }
         let mut batch = builder.finish().unwrap();
         self.log
-            .append(&mut batch, self.epoch, Origin::Client, self.clock_ms)?;
+            .append(&mut batch, self.epoch, AppendOrigin::Client, self.clock_ms)?;
         Ok(())
     }
 
@@ -275,8 +275,8 @@ impl Model {
         let offset = self.log.end_offset();
         // One that is not there afterwards is forgotten.
         self.markers.insert(offset, (producer, outcome));
-        self.log
-            .append(&mut batch, self.epoch, Origin::Coordinator, self.clock_ms)?;
+        let (log, origin) = (&self.log, AppendOrigin::Coordinator);
+        log.append(&mut batch, self.epoch, origin, self.clock_ms)?;
         Ok(())
     }
 
@@ -929,7 +929,10 @@ fn records_without_key_from_before_the_topic_was_compacted_go() {
     builder.append(1, None, Some(b"no key"), &[]).unwrap();
     builder.append(2, Some(b"k"), Some(b"v"), &[]).unwrap();
     let mut batch = builder.finish().unwrap();
-    model.log.append(&mut batch, 0, Origin::Client, 0).unwrap();
+    model
+        .log
+        .append(&mut batch, 0, AppendOrigin::Client, 0)
+        .unwrap();
     model.log.roll().unwrap();
     assert_eq!(model.log.cleanable(0).unwrap(), None, "it is not compacted");
     model.log.update_config(config());

@@ -16,7 +16,7 @@ use crate::log::names::TopicPartition;
 use crate::log::tests::batch;
 use crate::log::verification::NO_GUARD;
 use crate::log::verify::verify;
-use crate::log::{Home, Log, LogConfig, LogDirectory, Origin, When, moving};
+use crate::log::{AppendOrigin, Home, Log, LogConfig, LogDirectory, When, moving};
 use crate::records::{Batches, stamp};
 use crate::storage::faulty::{Fault, Operation};
 use crate::storage::{FaultyStorage, Storage};
@@ -132,7 +132,12 @@ impl Broker {
             let value = format!("{key}{offset} ").repeat(6);
             told.appended.push(value.clone().into_bytes());
             let epoch = log.leader_epoch();
-            log.append(&mut batch(&[&value], 1000), epoch, Origin::Client, 1000)?;
+            log.append(
+                &mut batch(&[&value], 1000),
+                epoch,
+                AppendOrigin::Client,
+                1000,
+            )?;
         }
         if flush {
             let end = log.flush()?;
@@ -548,7 +553,7 @@ fn appends_keep_their_order_when_the_log_moves() {
             When::Now,
             batch(&[value], 1000),
             log.leader_epoch(),
-            Origin::Client,
+            AppendOrigin::Client,
             NO_GUARD,
             1000,
             move |result| sender.send(result.unwrap().base_offset).unwrap(),

@@ -20,7 +20,7 @@ use crate::log::time_index::TimestampOffset;
 use crate::log::transaction_index::AbortedEntry;
 use crate::log::verification::NO_GUARD;
 use crate::log::verify::verify;
-use crate::log::{Home, Log, LogConfig, LogDirectory, LogError, Origin, When};
+use crate::log::{AppendOrigin, Home, Log, LogConfig, LogDirectory, LogError, When};
 use crate::records::batch::{OFFSET_MAX, set_crc};
 use crate::records::{
     BatchBuilder, BatchHeader, BatchOptions, Codec, Compressor, Marker, MessageBuilder, Outcome,
@@ -228,9 +228,9 @@ fn step(directory: &LogDirectory, log: &Arc<Log>, choice: &mut impl FnMut(usize)
         0..3 => {
             let mut sent = any_sent(choice);
             let origin = if choice(4) == 0 {
-                Origin::Coordinator
+                AppendOrigin::Coordinator
             } else {
-                Origin::Client
+                AppendOrigin::Client
             };
             let epoch = log.leader_epoch().max(0);
             declared(log.append(&mut sent, epoch, origin, now_ms.max(0)));
@@ -241,7 +241,7 @@ fn step(directory: &LogDirectory, log: &Arc<Log>, choice: &mut impl FnMut(usize)
         }
         6 => {
             let mut sent = batch(false, 1);
-            let (epoch, origin) = (log.leader_epoch().max(0), Origin::Client);
+            let (epoch, origin) = (log.leader_epoch().max(0), AppendOrigin::Client);
             let turn = When::InTurn;
             if let Some(staged) = log.try_append(&mut sent, epoch, origin, NO_GUARD, 1000, turn) {
                 declared(staged);
@@ -462,7 +462,7 @@ fn the_last_offset_of_a_log() {
                     magic => messages(magic, codec, 1000),
                 };
                 let end = log.end_offset();
-                if let Err(error) = log.append(&mut sent, 0, Origin::Client, 1000) {
+                if let Err(error) = log.append(&mut sent, 0, AppendOrigin::Client, 1000) {
                     assert_eq!((error.code(), log.end_offset()), (87, end), "{error}");
                     assert!(error.to_string().contains("offset"), "{error}");
                     refused = Some(end);

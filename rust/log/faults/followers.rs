@@ -14,7 +14,7 @@ use crate::log::names::TopicPartition;
 use crate::log::tests::batch;
 use crate::log::verification::NO_GUARD;
 use crate::log::verify::verify;
-use crate::log::{AppendInfo, Home, Log, LogConfig, LogDirectory, Origin, When};
+use crate::log::{AppendInfo, AppendOrigin, Home, Log, LogConfig, LogDirectory, When};
 use crate::records::{Batches, stamp};
 use crate::storage::faulty::{Fault, Operation};
 use crate::storage::{FaultyStorage, RealStorage, Storage};
@@ -456,7 +456,7 @@ fn queued_appends_end_before_logs_are_followed() {
         held.push(wake);
         let (records, sender) = (batch(&["late"], 1000), sender.clone());
         let done = move |result: Result<AppendInfo>| sender.send(result).unwrap();
-        let (when, origin) = (When::Quick, Origin::Client);
+        let (when, origin) = (When::Quick, AppendOrigin::Client);
         let queued = log.append_or_queue(when, records, 1, origin, NO_GUARD, 1000, done);
         assert!(queued.unwrap().is_none());
     }

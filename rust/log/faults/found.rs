@@ -5,7 +5,7 @@ use super::steps::Step;
 use crate::log::log::OpenMode;
 use crate::log::opening::Hints;
 use crate::log::tests::Folder;
-use crate::log::{Home, Log, LogConfig, Origin};
+use crate::log::{AppendOrigin, Home, Log, LogConfig};
 use crate::records::{BatchBuilder, BatchOptions};
 use crate::storage::faulty::Operation;
 
@@ -439,7 +439,7 @@ fn a_snapshot_of_what_the_power_took() {
             ..BatchOptions::default()
         });
         builder.append(0, None, Some(b"a value"), &[]).unwrap();
-        let appended = log.append(&mut builder.finish().unwrap(), 0, Origin::Client, 0);
+        let appended = log.append(&mut builder.finish().unwrap(), 0, AppendOrigin::Client, 0);
         appended.unwrap().base_offset
     };
     let log = folder.open(LogConfig::default(), false);

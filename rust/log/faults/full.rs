@@ -14,7 +14,7 @@ use crate::log::log::OpenMode;
 use crate::log::opening::Hints;
 use crate::log::tests::batch;
 use crate::log::verify::verify;
-use crate::log::{Home, Log, LogConfig, Origin};
+use crate::log::{AppendOrigin, Home, Log, LogConfig};
 use crate::records::Batches;
 use crate::storage::faulty::{Fault, Operation};
 use crate::storage::{FaultyStorage, Storage};
@@ -59,7 +59,7 @@ impl One {
     fn append(&mut self, number: usize) -> Result<()> {
         let value = format!("value {number} ").repeat(1 + number % 5);
         let mut bytes = batch(&[&value], 1000);
-        let info = self.log.append(&mut bytes, 0, Origin::Client, 1000)?;
+        let info = self.log.append(&mut bytes, 0, AppendOrigin::Client, 1000)?;
         assert_eq!(info.base_offset, self.answered.len() as i64);
         self.answered.push(bytes);
         if number % 4 == 3 {

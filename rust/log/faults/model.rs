@@ -18,7 +18,7 @@ use crate::log::log::{OpenMode, Writer};
 use crate::log::opening::Hints;
 use crate::log::verification::NO_GUARD;
 use crate::log::verify::verify;
-use crate::log::{Home, Log, LogConfig, LogError, Origin};
+use crate::log::{AppendOrigin, Home, Log, LogConfig, LogError};
 use crate::records::{BatchBuilder, BatchOptions, Batches, Marker, Outcome, stamp};
 use crate::storage::faulty::{Fault, Operation};
 use crate::storage::{FaultyStorage, Storage};
@@ -215,9 +215,9 @@ impl Model {
                 let producer = producer.map(|id| (id, self.next_sequence(id)));
                 let (mut batch, values) = self.batch(records, bytes, producer);
                 let before = self.end();
-                let result = self
-                    .log
-                    .append(&mut batch, self.epoch, Origin::Client, self.clock_ms);
+                let result =
+                    self.log
+                        .append(&mut batch, self.epoch, AppendOrigin::Client, self.clock_ms);
                 let last = before + records as i64 - 1;
                 for (at, value) in values.into_iter().enumerate() {
                     self.entries.push(Entry {
@@ -481,13 +481,15 @@ impl Model {
             let appended = self.log.try_append(
                 &mut batch,
                 epoch,
-                Origin::Client,
+                AppendOrigin::Client,
                 NO_GUARD,
                 now_ms,
                 When::InTurn,
             );
-            let appended = appended
-                .unwrap_or_else(|| self.log.append(&mut batch, epoch, Origin::Client, now_ms));
+            let appended = appended.unwrap_or_else(|| {
+                self.log
+                    .append(&mut batch, epoch, AppendOrigin::Client, now_ms)
+            });
             self.entries.push(Entry {
                 offset,
                 value: values.remove(0),
@@ -518,9 +520,12 @@ impl Model {
     fn end_transaction(&mut self, producer: i64, commit: bool) -> Result<()> {
         let offset = self.end();
         let mut batch = self.marker(producer, commit);
-        let appended =
-            self.log
-                .append(&mut batch, self.epoch, Origin::Coordinator, self.clock_ms)?;
+        let appended = self.log.append(
+            &mut batch,
+            self.epoch,
+            AppendOrigin::Coordinator,
+            self.clock_ms,
+        )?;
         assert_eq!(appended.base_offset, offset);
         Ok(())
     }
@@ -563,9 +568,9 @@ impl Model {
         for (batch, sequence) in batches.split_off(batches.len().saturating_sub(5)) {
             let records = (batch.1 - batch.0 + 1) as usize;
             let (mut bytes, _) = self.batch(records, 0, Some((producer, sequence)));
-            let result = self
-                .log
-                .append(&mut bytes, self.epoch, Origin::Client, self.clock_ms);
+            let result =
+                self.log
+                    .append(&mut bytes, self.epoch, AppendOrigin::Client, self.clock_ms);
             let Some(info) = self.excused(result) else {
                 return;
             };

@@ -14,7 +14,7 @@ use crate::log::offset_index::fits;
 use crate::log::opening::Hints;
 use crate::log::transaction_index::AbortedEntry;
 use crate::log::verify::verify;
-use crate::log::{Home, Log, LogConfig, LogError, Origin};
+use crate::log::{AppendOrigin, Home, Log, LogConfig, LogError};
 use crate::records::batch::stamp;
 use crate::records::{BatchBuilder, BatchOptions, Marker, Outcome};
 use crate::storage::{FaultyStorage, Mode, Storage};
@@ -189,7 +189,9 @@ fn it_is_split() {
         log.begin_epoch(1).unwrap();
         let end = log.end_offset();
         let mut next = batch(0, 3, None);
-        let appended = log.append(&mut next, 1, Origin::Client, 1_000_100).unwrap();
+        let appended = log
+            .append(&mut next, 1, AppendOrigin::Client, 1_000_100)
+            .unwrap();
         assert_eq!(appended.base_offset, end);
         log.roll().unwrap();
         log.set_high_watermark(log.end_offset());

@@ -11,7 +11,7 @@ use crate::log::names::TopicPartition;
 use crate::log::tests::batch;
 use crate::log::verification::NO_GUARD;
 use crate::log::verify::verify;
-use crate::log::{AppendInfo, Home, Log, LogConfig, LogDirectory, LogError, Origin, When};
+use crate::log::{AppendInfo, AppendOrigin, Home, Log, LogConfig, LogDirectory, LogError, When};
 use crate::records::Batches;
 use crate::storage::faulty::{Fault, Operation, PANIC};
 use crate::storage::{FaultyStorage, Storage};
@@ -77,7 +77,7 @@ fn append_on_thread(log: &Arc<Log>, letters: &[&str]) -> Vec<Result<AppendInfo, 
     for letter in letters {
         let tell = told.clone();
         let done = move |appended| tell.send(appended).unwrap();
-        let (epoch, origin) = (0, Origin::Client);
+        let (epoch, origin) = (0, AppendOrigin::Client);
         let queued = log.append_or_queue(
             When::Quick,
             large(letter),
@@ -138,7 +138,7 @@ fn check_restart(disk: &Disk, directory: &Arc<LogDirectory>, answered: &str, is_
     log.begin_epoch(1).unwrap();
     let end_offset = log.end_offset();
     let info = log
-        .append(&mut large("z"), 1, Origin::Client, 1000)
+        .append(&mut large("z"), 1, AppendOrigin::Client, 1000)
         .unwrap();
     assert_eq!(info.base_offset, end_offset);
     assert_eq!(log.flush().unwrap(), end_offset + 1);
@@ -209,7 +209,7 @@ fn clean_with_a_panic(operation: Operation, skip: u64) -> bool {
     let partition = TopicPartition::of("compacted", 0);
     let log = create(&directory, "compacted");
     for letter in ["a", "b", "c", "d", "e"] {
-        log.append(&mut large(letter), 0, Origin::Client, 1000)
+        log.append(&mut large(letter), 0, AppendOrigin::Client, 1000)
             .unwrap();
     }
     log.advance_high_watermark();

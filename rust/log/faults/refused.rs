@@ -14,7 +14,7 @@ use crate::log::log::OpenMode;
 use crate::log::opening::Hints;
 use crate::log::tests::batch;
 use crate::log::verification::NO_GUARD;
-use crate::log::{AppendInfo, Home, Log, LogConfig, LogError, Origin};
+use crate::log::{AppendInfo, AppendOrigin, Home, Log, LogConfig, LogError};
 use crate::records::batch::set_max_timestamp;
 use crate::storage::faulty::{Fault, Operation};
 use crate::storage::{FaultyStorage, Storage};
@@ -46,7 +46,7 @@ fn log(config: LogConfig) -> (FaultyStorage, Arc<Log>) {
 }
 
 fn try_append(log: &Log, records: &mut [u8], when: When) -> Result<Option<AppendInfo>, LogError> {
-    log.try_append(records, 0, Origin::Client, NO_GUARD, NOW_MS, when)
+    log.try_append(records, 0, AppendOrigin::Client, NO_GUARD, NOW_MS, when)
         .transpose()
 }
 
@@ -79,8 +79,13 @@ fn what_the_disk_refuses_stays_as_it_came() {
             .flat_map(|sent| [(sent, When::Now), (sent, When::Quick), (sent, When::InTurn)])
         {
             let (storage, log) = log(config.clone());
-            log.append(&mut batch(&["first"], 1000), 0, Origin::Client, NOW_MS)
-                .unwrap();
+            log.append(
+                &mut batch(&["first"], 1000),
+                0,
+                AppendOrigin::Client,
+                NOW_MS,
+            )
+            .unwrap();
             let fault = Fault::Errno(errno.raw_os_error());
             storage.break_at(Some(Operation::Write), 0, fault, false);
             let mut records = sent.clone();
@@ -99,7 +104,9 @@ fn what_the_disk_refuses_stays_as_it_came() {
             }
             if !is_staged {
                 // Whoever is next finds nothing wrong with it.
-                let info = log.append(&mut records, 0, Origin::Client, NOW_MS).unwrap();
+                let info = log
+                    .append(&mut records, 0, AppendOrigin::Client, NOW_MS)
+                    .unwrap();
                 assert_eq!((info.base_offset, log.end_offset()), (1, 2));
             }
         }
@@ -110,8 +117,13 @@ fn what_the_disk_refuses_stays_as_it_came() {
 fn what_comes_behind_a_lost_turn_stays_as_it_came() {
     for config in configs() {
         let (storage, log) = log(config);
-        log.append(&mut batch(&["first"], 1000), 0, Origin::Client, NOW_MS)
-            .unwrap();
+        log.append(
+            &mut batch(&["first"], 1000),
+            0,
+            AppendOrigin::Client,
+            NOW_MS,
+        )
+        .unwrap();
         try_append(&log, &mut batch(&["staged"], 1000), When::InTurn).unwrap();
         storage.break_at(Some(Operation::Write), 0, Fault::Full, false);
         for sent in [large(), batch(&["small"], 1000)] {
@@ -130,7 +142,8 @@ fn a_segment_that_cannot_be_started_changes_nothing() {
             segment_bytes: 15_000,
             ..config
         });
-        log.append(&mut large(), 0, Origin::Client, NOW_MS).unwrap();
+        log.append(&mut large(), 0, AppendOrigin::Client, NOW_MS)
+            .unwrap();
         storage.break_at(
             Some(Operation::Open),
             0,
@@ -140,7 +153,7 @@ fn a_segment_that_cannot_be_started_changes_nothing() {
         let sent = large();
         let mut records = sent.clone();
         let error = log
-            .append(&mut records, 0, Origin::Client, NOW_MS)
+            .append(&mut records, 0, AppendOrigin::Client, NOW_MS)
             .unwrap_err();
         assert_eq!(
             (error.code(), &records),

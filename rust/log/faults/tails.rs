@@ -8,7 +8,7 @@ use super::seeds::{self, choices};
 use super::steps::{IN_TRANSACTIONS, Step};
 use super::{rebuilt, transactions};
 use crate::log::opening::Hints;
-use crate::log::{Log, Origin};
+use crate::log::{AppendOrigin, Log};
 use crate::records::compression::Compressor;
 use crate::records::message_builder::MessageBuilder;
 use crate::records::{BatchBuilder, BatchOptions, Codec, Marker, Outcome};
@@ -125,7 +125,7 @@ fn append_last(log: &Log, last: Last, epoch: i32) {
                 coordinator_epoch: epoch,
             };
             let mut batch = marker.batch(11, 0, 1_000_100).unwrap();
-            log.append(&mut batch, epoch, Origin::Coordinator, 0)
+            log.append(&mut batch, epoch, AppendOrigin::Coordinator, 0)
                 .unwrap();
             return;
         }
@@ -138,7 +138,8 @@ fn append_last(log: &Log, last: Last, epoch: i32) {
             return;
         }
     };
-    log.append(&mut bytes, epoch, Origin::Client, 0).unwrap();
+    log.append(&mut bytes, epoch, AppendOrigin::Client, 0)
+        .unwrap();
 }
 
 /// Bytes that may stand where the rest of a batch should be.

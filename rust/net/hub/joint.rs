@@ -27,7 +27,7 @@ pub(super) struct Joint<T> {
     /// On their way to the loop.
     events: Mutex<Vec<Event<T>>>,
     /// Changes with each choice between hubs that have equally many connections.
-    turn: AtomicUsize,
+    choices: AtomicUsize,
 }
 
 impl<T> Joint<T> {
@@ -42,7 +42,7 @@ impl<T> Joint<T> {
         Self {
             places: places.collect(),
             events: Mutex::default(),
-            turn: AtomicUsize::new(0),
+            choices: AtomicUsize::new(0),
         }
     }
 
@@ -50,10 +50,10 @@ impl<T> Joint<T> {
     /// any, the one with the fewest.
     pub fn place(&self) -> usize {
         let threads = self.places.len() - 1;
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let in_turn = (0..threads).map(|at| 1 + (turn + at) % threads);
+        let first = self.choices.fetch_add(1, Ordering::Relaxed);
+        let all = (0..threads).map(|at| 1 + (first + at) % threads);
         let count = |number: &usize| self.places[*number].connections.load(Ordering::Relaxed);
-        let number = in_turn.min_by_key(count).unwrap_or(0);
+        let number = all.min_by_key(count).unwrap_or(0);
         self.places[number]
             .connections
             .fetch_add(1, Ordering::Relaxed);

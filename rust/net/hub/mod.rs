@@ -27,6 +27,7 @@
 mod acceptor;
 mod answers;
 mod arrivals;
+mod gate;
 mod hubs;
 mod joint;
 mod reservations;

@@ -1,7 +1,6 @@
 //! Turns and visits: who is read, served and sent to, and what each connection waits for afterwards.
 
 use super::*;
-use crate::net::strangers;
 
 impl<T> Hub<T> {
     /// The next thing for the loop to handle; None ends the turn.
@@ -239,113 +238,6 @@ impl<T> Hub<T> {
             }
         }
         self.visit = Some(visit);
-    }
-
-    /// Cuts the next frame of the visit and starts its request; ends the visit if there is none that may start.
-    pub(super) fn next_frame(&mut self, mut visit: Visit) -> Option<Incoming> {
-        let mut connection = self.connections.take(visit.connection)?;
-        let mut fresh = Fresh {
-            bytes: &self.brought[..visit.end],
-            start: &mut visit.start,
-        };
-        let mut is_deferred = false;
-        while connection.may_serve(&self.shared.limits)
-            && self.frames_left > 0
-            && visit.frames < VISIT_FRAMES_MAX
-        {
-            let bytes_max = connection.session.frame_bytes_max(&self.shared.limits);
-            let (api_key, length) = match connection.input.peek(&fresh, bytes_max) {
-                Next::Nothing => break,
-                Next::Bad(length) => {
-                    let reason = format!(
-                        "a frame of {length} bytes announced, at most {bytes_max} are allowed{}",
-                        strangers::seems(length)
-                    );
-                    connection.refuse(reason);
-                    break;
-                }
-                Next::Frame { api_key, length } => {
-                    if !connection.slots.may_start(api_key == PRODUCE) {
-                        break;
-                    }
-                    if !connection.session.may_send(api_key) {
-                        connection.refuse(too_early(api_key));
-                        break;
-                    }
-                    (api_key, length)
-                }
-            };
-            if self.waits_for_answers(&connection, api_key, length) {
-                is_deferred = true;
-                break;
-            }
-            let frame = match connection.input.take(length, &mut fresh, &self.shared.pool) {
-                Ok(frame) => frame,
-                Err(error) => {
-                    connection.refuse(error.to_string());
-                    break;
-                }
-            };
-            if frame.account() == Account::Lane {
-                self.short.lane = None;
-                self.shared.budget.leave_lane(self.number);
-            }
-            visit.frames += 1;
-            self.frames_left -= 1;
-            match self.shared.supported.admit(frame) {
-                Admission::Start(header, frame) => {
-                    let api = self.shared.supported.api(header.api_key);
-                    connection.is_broker |=
-                        api.is_some_and(|api| api.is_between_brokers) && self.believes(&connection);
-                    let mut incoming = connection.start(header, frame);
-                    if let Some(meter) = &mut self.meter {
-                        let (key, sequence) = (incoming.ticket.api_key, incoming.ticket.sequence);
-                        let started_us = meter.starts((connection.id, sequence));
-                        incoming.ticket.started_us = started_us;
-                        let arrived_us = match connection.ready_us {
-                            0 => started_us,
-                            ready_us => ready_us,
-                        };
-                        connection
-                            .times
-                            .start(sequence, key, arrived_us, started_us);
-                    }
-                    self.connections.put(connection);
-                    self.visit = Some(visit);
-                    return Some(incoming);
-                }
-                Admission::Answer {
-                    correlation_id,
-                    body,
-                } => connection.answer(correlation_id, &body),
-                Admission::Refuse { reason, client_id } => {
-                    if let Some(client_id) = client_id {
-                        connection.client_id = Some(client_id.into());
-                    }
-                    connection.refuse(reason);
-                }
-            }
-        }
-        if connection.state == State::Open {
-            let (bytes_max, now_ms) = (
-                connection.session.frame_bytes_max(&self.shared.limits),
-                self.now_ms,
-            );
-            let kept = connection
-                .input
-                .keep(&mut fresh, bytes_max, &self.shared.pool, now_ms);
-            if let Err(error) = kept {
-                connection.refuse(error.to_string());
-            }
-        }
-        if connection.state != State::Open {
-            connection.input = Default::default();
-        }
-        if is_deferred {
-            self.defer(&mut connection);
-        }
-        self.finish(connection);
-        None
     }
 
     /// Sends what may be sent, and decides what the connection waits for.

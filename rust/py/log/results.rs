@@ -70,12 +70,12 @@ pub struct Unwritten {
 }
 
 impl Unwritten {
-    pub fn of(py: Python<'_>, turn: log::Turn) -> PyResult<Option<Py<Self>>> {
-        let Some((offset, error)) = turn.lost else {
+    pub fn of(py: Python<'_>, end: log::TurnEnd) -> PyResult<Option<Py<Self>>> {
+        let Some((offset, error)) = end.lost else {
             return Ok(None);
         };
         let error = PyErr::from(error).into_value(py);
-        let losses = turn.losses;
+        let losses = end.losses;
         let unwritten = Self {
             offset,
             error,

@@ -129,8 +129,8 @@ pub fn written(py: Python<'_>, direct: &Direct, turn: &mut Turn) -> PyResult<Vec
     let written = direct.written(turn).into_iter().map(|one| {
         Ok(Written {
             owner: Some(one.lease.owner.clone_ref(py)),
-            flush_due: one.turn.flush_due,
-            unwritten: Unwritten::of(py, one.turn)?,
+            flush_due: one.end.flush_due,
+            unwritten: Unwritten::of(py, one.end)?,
         })
     });
     written.collect()
