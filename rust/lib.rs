@@ -11,6 +11,7 @@
 //! * `net`: the hub: sockets, frames in, ordered replies out.
 //! * `direct`: plain Produces and Fetches, served without Python.
 //! * `replication`: what a follower fetches from leaders.
+//! * `traffic`: what topics sent and got, counted for metrics.
 //! * `py`: the only place that knows Python.
 
 pub mod checksum;

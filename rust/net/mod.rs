@@ -2,10 +2,12 @@
 //!
 //! * `hub`: readiness and turns: who is read, served and sent to when (`turns`), which frames become requests (`gate`),
 //!   what handlers say (`answers`), who comes and goes (`arrivals`).
-//! * `listeners`: accepting, and how many may come from where.
-//! * `connection`: one connection's parts and what can be done with them.
+//!   Several threads may have a hub each: `hubs`, `acceptor`, `joint`.
+//! * `listeners`: accepting, and how many may come from where; `rate`: how many in a second.
+//! * `connection`: one connection's parts and what can be done with them; `table`: all of one hub.
 //! * `input`: bytes to frames; `frames`: their pooled memory.
-//! * `session`: who may speak. `admission`: what is refused before anybody handles it.
+//! * `session`: who may speak. `admission`: what is refused before anybody handles it; `strangers`: who
+//!   seems to have come to the wrong port.
 //! * `parts`: a frame shared by the appends of its partitions.
 //! * `slots`: the order of answers, and who may pass whom.
 //! * `transport`: how the bytes of a connection move.
