@@ -59,33 +59,60 @@ struct Job {
     may_convert: bool,
 }
 
-type Fetched<'py> = (
-    PyRef<'py, FetchRow>,
-    PyRef<'py, PartitionToRead>,
-    PyRef<'py, Log>,
-    i64,
-    bool,
-);
+/// A row of an old Fetch that has records.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct RowToConvert {
+    row: Py<FetchRow>,
+    asked: Py<PartitionToRead>,
+    log: Py<Log>,
+    upper_bound: i64,
+    may_convert: bool,
+}
+
+#[pymethods]
+impl RowToConvert {
+    #[new]
+    #[pyo3(signature = (row, asked, log, *, upper_bound, may_convert))]
+    fn new(
+        row: Py<FetchRow>,
+        asked: Py<PartitionToRead>,
+        log: Py<Log>,
+        upper_bound: i64,
+        may_convert: bool,
+    ) -> Self {
+        Self {
+            row,
+            asked,
+            log,
+            upper_bound,
+            may_convert,
+        }
+    }
+}
+
+impl RowToConvert {
+    fn job(&self) -> Option<Job> {
+        let asked = self.asked.get();
+        Some(Job {
+            slice: self.row.get().slice()?.clone(),
+            log: Arc::clone(&self.log.get().log),
+            offset: asked.offset,
+            bytes_max: asked.bytes_max.max(0) as u64,
+            upper_bound: self.upper_bound,
+            may_convert: self.may_convert,
+        })
+    }
+}
 
 #[pyfunction]
 pub fn convert_fetched(
     completions: &Completions,
     token: u64,
-    fetched: Vec<Fetched<'_>>,
+    rows: Vec<Py<RowToConvert>>,
     magic: i8,
     bytes_left: u64,
 ) -> PyResult<()> {
-    let job = |(row, asked, log, upper_bound, may_convert): &Fetched<'_>| {
-        Some(Job {
-            slice: row.slice()?.clone(),
-            log: Arc::clone(&log.log),
-            offset: asked.offset,
-            bytes_max: asked.bytes_max.max(0) as u64,
-            upper_bound: *upper_bound,
-            may_convert: *may_convert,
-        })
-    };
-    let jobs: Vec<Option<Job>> = fetched.iter().map(job).collect();
+    let jobs: Vec<Option<Job>> = rows.iter().map(|row| row.get().job()).collect();
     let queue = completions.queue();
     let pool = pool().ok_or_else(|| PyRuntimeError::new_err("no thread can be started"))?;
     let make_all = move || {
@@ -129,5 +156,6 @@ fn answers(py: Python<'_>, made: Vec<Made>) -> PyResult<Py<PyAny>> {
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ConvertedRecords>()?;
+    module.add_class::<RowToConvert>()?;
     module.add_function(wrap_pyfunction!(convert_fetched, module)?)
 }

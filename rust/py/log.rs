@@ -3,6 +3,7 @@
 mod config;
 mod directory;
 mod files;
+mod producers;
 mod reader;
 mod results;
 
@@ -16,6 +17,7 @@ use pyo3::{PyClass, PyClassInitializer};
 
 pub use config::LogConfig;
 pub use directory::{LogDirectory, LogEnd};
+use producers::{ActiveProducer, Producers};
 pub use reader::Reader;
 pub use results::{
     AppendInfo, FileSlice, LogFigures, ReadInfo, TimestampMatch, Unwritten, Written,
@@ -44,6 +46,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TimestampMatch>()?;
     module.add_class::<Reader>()?;
     module.add_class::<Log>()?;
+    module.add_class::<ActiveProducer>()?;
     module.add_class::<Producers>()?;
     module.add_class::<LogEnd>()?;
     module.add_class::<LogDirectory>()?;
@@ -81,45 +84,6 @@ pub struct Log {
     reports: Reports,
     /// Of a log that was opened by itself: its share of the directory.
     share: Mutex<Option<Borrowed>>,
-}
-
-/// Producer id, epoch, last sequence, last timestamp, coordinator epoch, start of its transaction or -1.
-type ProducerRow = (i64, i16, i32, i64, i32, i64);
-
-impl Log {
-    fn producer_rows(&self, py: Python<'_>) -> Vec<ProducerRow> {
-        py.detach(|| {
-            let found = self.log.producers().into_iter();
-            let rows = found.map(|info| {
-                (
-                    info.producer_id,
-                    info.epoch,
-                    info.last_sequence,
-                    info.last_timestamp_ms,
-                    info.coordinator_epoch,
-                    info.transaction_start.unwrap_or(-1),
-                )
-            });
-            rows.collect()
-        })
-    }
-}
-
-/// The producers that a log remembered at one moment. Their objects are made one by one: there may be a million.
-#[pyclass(module = "ottla._core")]
-pub struct Producers {
-    left: std::vec::IntoIter<ProducerRow>,
-}
-
-#[pymethods]
-impl Producers {
-    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        this
-    }
-
-    fn __next__(&mut self) -> Option<ProducerRow> {
-        self.left.next()
-    }
 }
 
 /// Where the logs of a directory report appends that ran on an I/O thread; set once a loop is there.
@@ -465,13 +429,14 @@ impl Log {
             .collect())
     }
 
-    fn producers(&self, py: Python<'_>) -> Vec<ProducerRow> {
-        self.producer_rows(py)
+    fn producers(&self, py: Python<'_>) -> Vec<ActiveProducer> {
+        let found = py.detach(|| self.log.producers());
+        found.into_iter().map(Into::into).collect()
     }
 
     fn each_producer(&self, py: Python<'_>) -> Producers {
         Producers {
-            left: self.producer_rows(py).into_iter(),
+            left: py.detach(|| self.log.producers()).into_iter(),
         }
     }
 

@@ -20,6 +20,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PartitionToFetch>()?;
     module.add_class::<Fetcher>()?;
     module.add_class::<FetcherEvent>()?;
+    module.add_class::<PartitionLag>()?;
     module.add_class::<FetcherFigures>()
 }
 
@@ -178,21 +179,45 @@ pub struct FetcherFigures {
     requests: u64,
     bytes: u64,
     buffer_bytes: usize,
-    lags: Vec<(String, i32, i64)>,
+    lags: Vec<Py<PartitionLag>>,
 }
 
-impl From<replication::Figures> for FetcherFigures {
-    fn from(figures: replication::Figures) -> Self {
-        let lags = figures.lags.into_iter();
-        Self {
+impl FetcherFigures {
+    fn of(py: Python<'_>, figures: replication::Figures) -> PyResult<Self> {
+        let lag = |(key, lag): (PartitionKey, i64)| {
+            let (topic, partition) = (key.topic.to_string(), key.partition);
+            let row = PartitionLag {
+                topic,
+                partition,
+                lag,
+            };
+            Py::new(py, row)
+        };
+        Ok(Self {
             partitions: figures.active,
             requests: figures.requests,
             bytes: figures.bytes,
             buffer_bytes: figures.buffer_bytes,
-            lags: lags
-                .map(|(key, lag)| (key.topic.to_string(), key.partition, lag))
-                .collect(),
-        }
+            lags: figures.lags.into_iter().map(lag).collect::<PyResult<_>>()?,
+        })
+    }
+}
+
+/// How far a partition's log is behind its leader's.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct PartitionLag {
+    topic: String,
+    partition: i32,
+    lag: i64,
+}
+
+#[pymethods]
+impl PartitionLag {
+    fn __repr__(&self) -> String {
+        format!(
+            "<PartitionLag {} of {}-{}>",
+            self.lag, self.topic, self.partition
+        )
     }
 }
 
@@ -268,8 +293,8 @@ impl Fetcher {
         self.0.take_events().into_iter().map(Into::into).collect()
     }
 
-    fn figures(&self) -> FetcherFigures {
-        self.0.figures().into()
+    fn figures(&self, py: Python<'_>) -> PyResult<FetcherFigures> {
+        FetcherFigures::of(py, self.0.figures())
     }
 
     #[getter]

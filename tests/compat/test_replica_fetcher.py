@@ -119,4 +119,4 @@ def test_kafka_takes_us_for_a_follower_in_sync(kafka: Apache, tmp_path: Path, ve
                 eventually("the high watermark", lambda log=log: log.high_watermark == log.end_offset > 0)  # type: ignore[misc]
                 assert content(log) == (leader.data / f"t-{index}" / f"{0:020}.log").read_bytes()
             assert fetcher.events() == []
-            assert {lag for _, _, lag in fetcher.figures().lags} == {0}
+            assert {each.lag for each in fetcher.figures().lags} == {0}

@@ -1,6 +1,7 @@
 """Transactions in a log: where readers of committed records stop, and what they leave out."""
 
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,21 @@ def committed(log: _core.Log) -> list[bytes | None]:
     return seen
 
 
+def known(producers: Iterable[_core.ActiveProducer]) -> list[tuple[int, ...]]:
+    """All that a log knows of producers, to be compared."""
+    return [
+        (
+            each.producer_id,
+            each.producer_epoch,
+            each.last_sequence,
+            each.last_timestamp_ms,
+            each.coordinator_epoch,
+            each.transaction_start,
+        )
+        for each in producers
+    ]
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_committed_records_are_seen_and_no_others(tmp_path: Path, clean: bool) -> None:
     path = tmp_path / "orders-0"
@@ -49,8 +65,8 @@ def test_committed_records_are_seen_and_no_others(tmp_path: Path, clean: bool) -
     log = open_log(path)
     log.high_watermark = log.end_offset
     assert committed(log) == expected
-    assert [row[0] for row in log.producers() if row[5] >= 0] == [9]
-    assert list(log.each_producer()) == log.producers()
+    assert [each.producer_id for each in log.producers() if each.transaction_start >= 0] == [9]
+    assert known(log.each_producer()) == known(log.producers())
     end(log, 9, COMMIT)
     log.high_watermark = log.end_offset
     assert committed(log) == [*expected, b"never seen", b"behind it"]
@@ -68,7 +84,7 @@ def test_who_may_not_write(tmp_path: Path) -> None:
         end(log, 1, ABORT, epoch=4, coordinator_epoch=6)
     with pytest.raises(InvalidProducerEpoch):
         write(log, 1, 1, b"late", epoch=3)
-    assert log.producers() == [(1, 4, -1, log.producers()[0][3], 7, -1)]
+    assert known(log.producers()) == [(1, 4, -1, log.producers()[0].last_timestamp_ms, 7, -1)]
     write(log, 1, 0, b"c", epoch=4)
 
 
@@ -77,7 +93,7 @@ def test_a_producer_with_an_open_transaction_is_never_forgotten(tmp_path: Path) 
     write(log, 1, 0, b"a")
     write(log, 2, 0, b"b", transactional=False)
     assert log.expire_producers(1 << 60) == 1
-    assert [row[0] for row in log.producers()] == [1]
+    assert [each.producer_id for each in log.producers()] == [1]
     end(log, 1, COMMIT)
     assert log.expire_producers(1 << 60) == 1
 
@@ -124,5 +140,5 @@ def test_a_follower_knows_what_its_leader_knows(tmp_path: Path, bytes_max: int) 
     follower.high_watermark = follower.end_offset
     assert committed(follower) == expected
     assert follower.last_stable_offset == leader.last_stable_offset
-    assert follower.producers() == leader.producers()
+    assert known(follower.producers()) == known(leader.producers())
     assert verify(tmp_path / "follower" / "orders-0").damage == []

@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from ottla._core import (
+    FetcherFigures,
     FetchRow,
     Log,
     PartitionToFetch,
@@ -28,6 +29,10 @@ def content(log: Log) -> bytes:
 
 def write(log: Log, *values: bytes) -> None:
     log.append_bytes(batch(*values), 4)
+
+
+def lags(figures: FetcherFigures) -> list[tuple[str, int, int]]:
+    return [(each.topic, each.partition, each.lag) for each in figures.lags]
 
 
 def to_fetch(logs: list[Log]) -> list[PartitionToFetch]:
@@ -61,7 +66,7 @@ async def test_a_follower_gets_what_its_leader_has(version: int, leading: list[L
             assert figures.requests >= 21
             assert figures.bytes > sum(log.size_bytes for log in leading)
             assert 0 < figures.buffer_bytes <= 65536
-            assert figures.lags == [("t", 0, 0), ("t", 1, 0)]
+            assert lags(figures) == [("t", 0, 0), ("t", 1, 0)]
             assert heard == []
 
 
@@ -156,7 +161,7 @@ async def test_nothing_is_appended_after_remove_and_close(leading: list[Log], fo
             leader.answer()
             await one.until(lambda: following[1].end_offset == 1)
             assert following[0].end_offset == 0
-            assert fetching.figures().lags == [("t", 1, 0)]
+            assert lags(fetching.figures()) == [("t", 1, 0)]
             # A read that is in progress is interrupted.
             fetching.close()
             fetching.add(to_fetch(following[:1]))

@@ -116,13 +116,26 @@ class ConvertedRecords:
     @property
     def length(self) -> int: ...
 
-# fetched: each with its log, the offset where its reader stops, and whether it may be converted
+@final
+class RowToConvert:
+    """A row with records, as it was read from `log` for what was `asked`. The reader stops at `upper_bound`."""
+
+    def __new__(
+        cls, row: FetchRow, asked: PartitionToRead, log: Log, *, upper_bound: int, may_convert: bool
+    ) -> RowToConvert: ...
+    @property
+    def row(self) -> FetchRow: ...
+    @property
+    def asked(self) -> PartitionToRead: ...
+    @property
+    def log(self) -> Log: ...
+    @property
+    def upper_bound(self) -> int: ...
+    @property
+    def may_convert(self) -> bool: ...
+
 # bytes_left: what may yet be read for the answer, where a row has nothing that its reader can have
-# value: per element None (as it is), records, False (has to be converted and may not be), or an error code
+# value: per row None (as it is), records, False (has to be converted and may not be), or an error code
 def convert_fetched(
-    completions: Completions,
-    token: int,
-    fetched: Sequence[tuple[FetchRow, PartitionToRead, Log, int, bool]],
-    magic: int,
-    bytes_left: int,
+    completions: Completions, token: int, rows: Sequence[RowToConvert], magic: int, bytes_left: int
 ) -> None: ...

@@ -28,9 +28,24 @@ def scan_segment(
     path: str | os.PathLike[str], position: int, batches_max: int
 ) -> tuple[list[BatchInfo], str | None]: ...
 def read_index(data: Buffer, base_offset: int, kind: str) -> list[tuple[int, int]]: ...
-def read_transaction_index(data: Buffer) -> tuple[list[tuple[int, int, int, int]], int | None]: ...
+def read_transaction_index(data: Buffer) -> tuple[list[AbortedTransaction], int | None]:
+    """The entries of a `.txnindex`, and the position of the first that cannot be read."""
+
 def read_producer_snapshot(data: Buffer) -> list[ProducerStateEntry]:
     """The producers of a `.snapshot`, by id. Raises ValueError for what is none, and for a damaged one."""
+
+@final
+class AbortedTransaction:
+    """One entry of a transaction index."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...  # when its marker was written
 
 @final
 class ProducerStateEntry:
@@ -166,9 +181,26 @@ class TimestampMatch:
     def leader_epoch(self) -> int: ...  # of its batch; -1 if unknown
 
 @final
+class ActiveProducer:
+    """A producer that a log remembers. -1 stands where there was no batch, no marker or is no open transaction."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def last_sequence(self) -> int: ...
+    @property
+    def last_timestamp_ms(self) -> int: ...
+    @property
+    def coordinator_epoch(self) -> int: ...  # of the last marker that ended a transaction of the producer
+    @property
+    def transaction_start(self) -> int: ...  # the first offset of its open transaction
+
+@final
 class Producers:
     def __iter__(self) -> Self: ...
-    def __next__(self) -> tuple[int, int, int, int, int, int]: ...
+    def __next__(self) -> ActiveProducer: ...
 
 @final
 class Reader:
@@ -249,8 +281,7 @@ class Log:
     def refuse_verification(self, producer_id: int, guard: int) -> None: ...
     def aborted_transactions(self, offset: int, read: ReadInfo) -> list[tuple[int, int]]:
         """(producer id, first offset) of those that have batches in what `read` gave for `offset`."""
-    def producers(self) -> list[tuple[int, int, int, int, int, int]]:
-        """Id, epoch, last sequence, last timestamp, coordinator epoch, start of its open transaction or -1; by id."""
+    def producers(self) -> list[ActiveProducer]: ...  # by id
     def each_producer(self) -> Producers:
         """The same, made one by one."""
     def append_bytes(self, records: Buffer, leader_epoch: int, *, origin: str = "client") -> AppendInfo: ...

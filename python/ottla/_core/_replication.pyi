@@ -162,6 +162,17 @@ class FetcherFigures:
     def bytes(self) -> int: ...  # of all answers
     @property
     def buffer_bytes(self) -> int: ...  # memory for an answer
+    @property
+    def lags(self) -> list[PartitionLag]: ...
+
+@final
+class PartitionLag:
+    """How far the log of a partition is behind its leader's."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
     # The leader's high watermark minus our log's end, at least 0; -1 before the first answer.
     @property
-    def lags(self) -> list[tuple[str, int, int]]: ...
+    def lag(self) -> int: ...

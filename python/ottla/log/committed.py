@@ -68,7 +68,7 @@ def aborted_transactions(folder: Path, start: int, end: int) -> list[Aborted]:
                 rows, _ = _core.read_transaction_index(path.read_bytes())
             except FileNotFoundError:
                 continue  # compacted meanwhile, or too old
-            listed = (Aborted(producer_id, first, last) for producer_id, first, last, _ in rows)
+            listed = (Aborted(row.producer_id, row.first_offset, row.last_offset) for row in rows)
             found.update(one for one in listed if one.first_offset < end and one.last_offset >= start)
     return sorted(found, key=lambda each: each.first_offset)
 

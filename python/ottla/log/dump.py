@@ -198,8 +198,8 @@ def _index(path: str, data: bytes, base_offset: int, suffix: str) -> Iterator[Ro
 def _aborted(path: str, data: bytes) -> Iterator[Row]:
     found, unread = _core.read_transaction_index(data)
     names = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
-    for row in found:
-        yield {"file": path, **dict(zip(names, row, strict=True))}
+    for entry in found:
+        yield {"file": path, **{name: getattr(entry, name) for name in names}}
     if unread is not None:
         yield {"file": path, "position": unread, "damage": "no entry of a known version"}
 

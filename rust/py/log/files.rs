@@ -13,6 +13,7 @@ use crate::storage::{Mode, RealStorage, Storage};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ProducerStateEntry>()?;
+    module.add_class::<AbortedTransaction>()?;
     module.add_function(wrap_pyfunction!(create_file, module)?)?;
     module.add_function(wrap_pyfunction!(keep_space, module)?)?;
     module.add_function(wrap_pyfunction!(verify_log, module)?)?;
@@ -121,19 +122,34 @@ impl ProducerStateEntry {
     }
 }
 
-/// Producer id, first, last and last stable offset of each aborted transaction, and where the first is that cannot be read.
-type AbortedRows = (Vec<(i64, i64, i64, i64)>, Option<usize>);
+/// One entry of a transaction index.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+struct AbortedTransaction {
+    producer_id: i64,
+    first_offset: i64,
+    last_offset: i64,
+    last_stable_offset: i64,
+}
 
-#[pyfunction]
-fn read_transaction_index(data: Input, py: Python<'_>) -> AbortedRows {
-    let (entries, unread) = log::transaction_index::entries(data.bytes(py));
-    let rows = entries.iter().map(|entry| {
-        (
-            entry.producer_id,
-            entry.first_offset,
-            entry.last_offset,
-            entry.last_stable_offset,
+#[pymethods]
+impl AbortedTransaction {
+    fn __repr__(&self) -> String {
+        format!(
+            "<AbortedTransaction of producer {}, offsets {} to {}>",
+            self.producer_id, self.first_offset, self.last_offset
         )
+    }
+}
+
+/// The entries, and the position of the first that cannot be read.
+#[pyfunction]
+fn read_transaction_index(data: Input, py: Python<'_>) -> (Vec<AbortedTransaction>, Option<usize>) {
+    let (entries, unread) = log::transaction_index::entries(data.bytes(py));
+    let rows = entries.iter().map(|entry| AbortedTransaction {
+        producer_id: entry.producer_id,
+        first_offset: entry.first_offset,
+        last_offset: entry.last_offset,
+        last_stable_offset: entry.last_stable_offset,
     });
     (rows.collect(), unread)
 }

@@ -71,7 +71,16 @@ async def _describe(rooms: LogRooms, topic: str, index: int, slices: Slices) -> 
     else:
         # The log may be waiting for a disk.
         found = await trio.to_thread.run_sync(partition.log.each_producer)
-        for fields in found:
+        for producer in found:
             await slices.row()
-            row.active_producers.append(ProducerState(*fields))
+            row.active_producers.append(
+                ProducerState(
+                    producer.producer_id,
+                    producer.producer_epoch,
+                    producer.last_sequence,
+                    producer.last_timestamp_ms,
+                    producer.coordinator_epoch,
+                    producer.transaction_start,
+                )
+            )
     return row

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla._core import ConvertedRecords, FetchRow, convert_fetched
+from ottla._core import ConvertedRecords, FetchRow, RowToConvert, convert_fetched
 from ottla.errors import StorageError, UnsupportedVersion
 from ottla.wire.k01_fetch import V1_SINCE
 
@@ -27,7 +27,8 @@ def answer(fetch: DelayedFetch, asked: Sequence[PartitionToRead], result: FetchR
     context, rows = fetch.context, result.rows
     rooms, request = context.rooms, context.request
     partitions = rooms.replicas.partitions
-    jobs, places = [], []
+    to_convert: list[RowToConvert] = []
+    places: list[int] = []
     for place, row in enumerate(rows):
         if not row.length:
             continue
@@ -36,14 +37,15 @@ def answer(fetch: DelayedFetch, asked: Sequence[PartitionToRead], result: FetchR
         if partition is None:
             rows[place] = FetchRow(rooms.metadata.error_where_absent(*one.key))
             continue
-        jobs.append((row, one, partition.log, context.bound(partition), partition.may_convert_down))
+        bound, may_convert = context.bound(partition), partition.may_convert_down
+        to_convert.append(RowToConvert(row, one, partition.log, upper_bound=bound, may_convert=may_convert))
         places.append(place)
-    if not jobs:
+    if not to_convert:
         return request.reply_fetch(rows)
 
     def converted(made: list[ConvertedRecords | bool | int | None] | None, error: BaseException | None) -> None:
         if made is None:
-            made = [StorageError.code] * len(jobs)
+            made = [StorageError.code] * len(to_convert)
         for place, one in zip(places, made, strict=True):
             rows[place] = _replaced(rows[place], one)
         is_empty = not any(row.error_code or row.length for row in rows)
@@ -54,7 +56,7 @@ def answer(fetch: DelayedFetch, asked: Sequence[PartitionToRead], result: FetchR
     magic = 0 if context.version < V1_SINCE else 1
     bytes_left = max(0, context.bytes_max - result.size)
     return rooms.server.submit(
-        lambda token: convert_fetched(rooms.server.hub.completions, token, jobs, magic, bytes_left), converted
+        lambda token: convert_fetched(rooms.server.hub.completions, token, to_convert, magic, bytes_left), converted
     )
 
 
