@@ -15,8 +15,8 @@ MUTANTS = (
     Mutant(
         "threads.one-serves-all-connections",
         "rust/net/hub/joint.rs",
-        "in_turn.min_by_key(count).unwrap_or(0)",
-        "in_turn.min_by_key(count).map_or(0, |_| 1)",
+        "all.min_by_key(count).unwrap_or(0)",
+        "all.min_by_key(count).map_or(0, |_| 1)",
         cargo=(f"{_BESIDE}what_a_lease_allows_is_served_without_the_loop",),
     ),
     Mutant(

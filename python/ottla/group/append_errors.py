@@ -34,11 +34,11 @@ _STORE_ERRORS = {
 }
 
 
-def commit_error(error: int) -> int:
+def as_commit_error(error: int) -> int:
     """For who commits or removes offsets; other codes, and 0, stay as they are."""
     return _COMMIT_ERRORS.get(error, error)
 
 
-def store_error(error: int) -> int:
+def as_store_error(error: int) -> int:
     """For members who wait for their assignment."""
     return _STORE_ERRORS.get(error, error)

@@ -34,7 +34,7 @@ from ottla.errors import (
     counted,
 )
 from ottla.group import records
-from ottla.group.append_errors import commit_error, store_error
+from ottla.group.append_errors import as_commit_error, as_store_error
 from ottla.group.effects import Answer, Effect, Store
 from ottla.group.hosted import Alarm, Done, GroupSettings, Hosted
 from ottla.group.loading import LoadedGroup, Replay, restore, to_store
@@ -342,7 +342,7 @@ class GroupCoordinator:
         def appended(error: int, last_offset: int) -> None:
             if error:
                 offsets.failed(commits)
-                done(commit_error(error))
+                done(as_commit_error(error))
             else:
                 offsets.appended(commits, last_offset - len(commits) + 1)
                 done(0)
@@ -380,7 +380,7 @@ class GroupCoordinator:
                 offsets.failed_transactional(producer_id, commits)
                 if producer_id not in offsets.open_transactions:
                     self._close_transaction(producer_id, group_id)
-                done(commit_error(error))
+                done(as_commit_error(error))
             else:
                 offsets.appended_transactional(producer_id, commits, last_offset - len(commits) + 1)
                 done(0)
@@ -484,7 +484,7 @@ class GroupCoordinator:
                     error,
                     extra={"group": str(group)},
                 )
-            group.stored(self._now_ms(), store, store_error(error))
+            group.stored(self._now_ms(), store, as_store_error(error))
             self._after(hosted)
 
         self.topic.append_then(

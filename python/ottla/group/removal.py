@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup
 from ottla.group import records
-from ottla.group.append_errors import commit_error
+from ottla.group.append_errors import as_commit_error
 from ottla.group.hosted import Done, GroupSettings, Hosted
 from ottla.group.records import NO_TIMESTAMP
 from ottla.group.state import EMPTY
@@ -160,7 +160,7 @@ class Removal:
                 if first_error:
                     # They come back with the next loading, and then expire again.
                     logger.warning("group %s: tombstones were not written: error %d", hosted.group, first_error)
-                done(commit_error(first_error))
+                done(as_commit_error(first_error))
 
         if not tombstones:
             return appended(0)
