@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from ottla.controller import Controller, NewTopic, create_topic
-from ottla.controller.admin import notify_log_directory_failure
 from ottla.controller.configs import set_topic_config
+from ottla.controller.topic_changes import notify_log_directory_failure
 from ottla.coordination import znodes
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, PartitionState
 from ottla.errors import EligibleLeadersNotAvailable, StaleControllerEpoch

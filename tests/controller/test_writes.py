@@ -11,9 +11,9 @@ import trio
 from pytest_trio import trio_fixture
 
 from ottla.controller import NewTopic, create_topic, prepare
-from ottla.controller.admin import Creation, Growth, MorePartitions, delete_topics
 from ottla.controller.assignment import Assignment
 from ottla.controller.configs import Entity, Wanted, get_configs, set_configs
+from ottla.controller.topic_changes import Creation, Growth, MorePartitions, delete_topics
 from ottla.controller.writes import ROWS_AT_ONCE
 from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedTree

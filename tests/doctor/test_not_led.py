@@ -13,7 +13,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.watching import readiness
 from ottla.broker.watching.metrics import BrokerMetrics
 from ottla.config import BrokerConfig
-from ottla.controller.admin import NewTopic, create_topic
+from ottla.controller.topic_changes import NewTopic, create_topic
 from ottla.doctor.examine import Options, examine
 from ottla.doctor.findings import Level
 from ottla.metrics.families import NOT_LED

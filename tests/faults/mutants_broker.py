@@ -9,7 +9,7 @@ TERMS = "tests/broker/leases/test_lease_terms.py"
 DELAYS = "tests/faults/broker/test_delays.py"
 ACKS_ALL = "tests/broker/produce/test_acks_all.py"
 KILLS = "tests/faults/broker/test_kills.py"
-ADMIN = "tests/controller/test_admin.py"
+TOPIC_CHANGES = "tests/controller/test_topic_changes.py"
 FREEING = "tests/broker/loop/test_freeing.py"
 NEAREST = "tests/broker/fetch/test_nearest_replica.py"
 
@@ -159,10 +159,10 @@ MUTANTS = (
     ),
     Mutant(
         "broker.late-mark-deletes-a-later-topic",
-        "python/ottla/controller/admin.py",
+        "python/ottla/controller/topic_changes.py",
         "            if found is None or found.czxid != born:\n",
         "            if found is None:\n",
-        pytest=("tests/controller/test_admin.py::test_a_lost_answer_deletes_no_later_topic_of_the_name",),
+        pytest=("tests/controller/test_topic_changes.py::test_a_lost_answer_deletes_no_later_topic_of_the_name",),
     ),
     Mutant(
         "broker.controller-deletes-a-later-topic",
@@ -170,7 +170,7 @@ MUTANTS = (
         "                        if stat is None or stat.czxid != czxid:\n",
         "                        if stat is None:\n",
         pytest=(
-            "tests/controller/test_admin.py::test_a_lost_answer_to_the_controller_deletes_no_later_topic_of_the_name",
+            "tests/controller/test_topic_changes.py::test_a_lost_answer_to_the_controller_deletes_no_later_topic_of_the_name",
         ),
     ),
     Mutant(
@@ -407,10 +407,10 @@ MUTANTS = (
     ),
     Mutant(
         "broker.all-topics-are-read-for-each",
-        "python/ottla/controller/admin.py",
+        "python/ottla/controller/topic_changes.py",
         "                self._names = names\n",
         "",
-        pytest=(f"{ADMIN}::test_a_request_for_many_topics_reads_what_is_there_once",),
+        pytest=(f"{TOPIC_CHANGES}::test_a_request_for_many_topics_reads_what_is_there_once",),
     ),
     Mutant(
         "broker.a-message-of-any-length",
@@ -443,11 +443,11 @@ MUTANTS = (
     ),
     Mutant(
         "broker.a-request-for-any-number-of-partitions",
-        "python/ottla/controller/admin.py",
+        "python/ottla/controller/topic_changes.py",
         "        if self.made + more > REQUEST_PARTITIONS_MAX:\n",
         "        if False:\n",
         pytest=(
-            f"{ADMIN}::test_all_topics_of_a_request_together_have_no_more_partitions_than_a_cluster",
+            f"{TOPIC_CHANGES}::test_all_topics_of_a_request_together_have_no_more_partitions_than_a_cluster",
             "tests/broker/admin/test_new_partitions.py",
         ),
     ),
@@ -460,7 +460,7 @@ MUTANTS = (
     ),
     Mutant(
         "broker.partitions-without-end",
-        "python/ottla/controller/admin.py",
+        "python/ottla/controller/topic_changes.py",
         "    if new_partitions > NEW_PARTITIONS_MAX:\n",
         "    if False:\n",
         pytest=("tests/faults/broker/test_found.py::test_partitions_without_end",),

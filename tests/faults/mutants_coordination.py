@@ -533,7 +533,7 @@ MUTANTS = (
         "",
         pytest=(
             "tests/broker/starting/test_stored_settings.py::test_what_changed_while_a_broker_was_away",
-            "tests/controller/test_admin.py::test_a_new_session_reads_everything_before_it_goes_on",
+            "tests/controller/test_topic_changes.py::test_a_new_session_reads_everything_before_it_goes_on",
         ),
     ),
     Mutant(
@@ -738,7 +738,7 @@ MUTANTS = (
         "        if stat is not None and stat.czxid != born:\n",
         "        if False:\n",
         pytest=(
-            "tests/controller/test_admin.py"
+            "tests/controller/test_topic_changes.py"
             "::test_the_controller_deletes_no_topic_that_took_the_place_of_the_one_it_knows",
         ),
     ),

@@ -16,7 +16,7 @@ from ottla.broker.settings import DEFAULT, decoded
 from ottla.config import ConfigError, TopicConfig, UnknownSetting, check_topic
 from ottla.config.alter import Alteration, altered
 from ottla.config.dynamic import check_reconfiguration, stored
-from ottla.controller import admin
+from ottla.controller import topic_changes
 from ottla.controller.configs import Entity, Wanted, get_configs, set_config, set_configs
 from ottla.controller.same_address import holder
 from ottla.coordination import znodes
@@ -92,9 +92,9 @@ class Admin:
         )
         await self.creation().create(topic)
 
-    def creation(self) -> admin.Creation:
+    def creation(self) -> topic_changes.Creation:
         """For several topics."""
-        return admin.Creation(self._tree)
+        return topic_changes.Creation(self._tree)
 
     def new_topic(
         self,
@@ -104,7 +104,7 @@ class Admin:
         replication_factor: int = NOT_GIVEN,
         assignment: Assignment | None = None,
         overrides: Mapping[str, str | None] | None = None,
-    ) -> tuple[admin.NewTopic, TopicConfig]:
+    ) -> tuple[topic_changes.NewTopic, TopicConfig]:
         """Returns a topic to create, and its effective settings. The broker's defaults stand for arguments that are not
         given. Raises KafkaError.
         """
@@ -122,7 +122,7 @@ class Admin:
             raise InvalidPartitions("Number of partitions must be larger than 0.")
         if not assignment and replication_factor < 1:
             raise InvalidReplicationFactor("Replication factor must be larger than 0.")
-        return admin.NewTopic(name, partitions, replication_factor, assignment or None, own), config
+        return topic_changes.NewTopic(name, partitions, replication_factor, assignment or None, own), config
 
     def _topic_config(self, own: dict[str, str]) -> TopicConfig:
         try:
@@ -132,7 +132,7 @@ class Admin:
 
     async def delete_topics(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
         """Marks topics for deletion; the controller carries it out. By name None, or why not."""
-        return await admin.delete_topics(self._tree, names)
+        return await topic_changes.delete_topics(self._tree, names)
 
     async def until_name_is_free(self, topic: str) -> None:
         """Returns when nothing of a deleted topic is left in the tree."""
@@ -142,9 +142,9 @@ class Admin:
                 return
             await gone.wait()
 
-    def growth(self) -> admin.Growth:
+    def growth(self) -> topic_changes.Growth:
         """For topics that get more partitions."""
-        return admin.Growth(self._tree)
+        return topic_changes.Growth(self._tree)
 
     async def topic_overrides(self, name: str) -> dict[str, str]:
         """A topic's own settings, as the tree has them now. Raises InvalidConfig if nobody understands them."""

@@ -16,7 +16,7 @@ import math
 
 import trio
 
-from ottla.controller.admin import notify_log_directory_failure
+from ottla.controller.topic_changes import notify_log_directory_failure
 from ottla.coordination.tree import SessionExpired, Tree
 from ottla.errors import StorageError
 from ottla.replication.data_directory import DataDirectory

@@ -29,14 +29,6 @@ broker_id).next()`.
 UpdateMetadata said.
 """
 
-from ottla.controller.admin import (
-    NewTopic,
-    broker_racks,
-    create_partitions,
-    create_topic,
-    create_topics,
-    delete_topics,
-)
 from ottla.controller.assignment import Assignment, assign
 from ottla.controller.config_changes import watch_config_changes
 from ottla.controller.configs import get_config, notify_config_change, set_config, set_topic_config
@@ -44,6 +36,14 @@ from ottla.controller.controller import Controller
 from ottla.controller.names import CollidingNames, check_name
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.registration import AlreadyRegistered, Registration, get_or_create_cluster_id, prepare
+from ottla.controller.topic_changes import (
+    NewTopic,
+    broker_racks,
+    create_partitions,
+    create_topic,
+    create_topics,
+    delete_topics,
+)
 
 __all__ = [
     "AlreadyRegistered",

@@ -10,7 +10,7 @@ from ottla.broker.api.k19_create_topics import CONFIGS_BYTES
 from ottla.broker.broker import Broker
 from ottla.broker.internal_topics import offsets_topic, transaction_state_topic
 from ottla.config import BrokerConfig
-from ottla.controller import admin
+from ottla.controller import topic_changes
 from ottla.coordination import znodes
 from ottla.errors import InvalidPartitions, PolicyViolation
 from ottla.kafka import INTERNAL_TOPICS, OFFSETS_TOPIC
@@ -27,7 +27,7 @@ from tests.support.client import Client
 @pytest.mark.trio
 async def test_rows_beyond_what_a_cluster_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that is refused for another reason does not count."""
-    monkeypatch.setattr(admin, "REQUEST_PARTITIONS_MAX", 7)
+    monkeypatch.setattr(topic_changes, "REQUEST_PARTITIONS_MAX", 7)
 
     def ask(port: int) -> tuple[list[int], list[int]]:
         with Client.connect("127.0.0.1", port, "test") as client:

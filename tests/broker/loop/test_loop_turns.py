@@ -24,7 +24,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.requests import MODULES
 from ottla.config import BrokerConfig
 from ottla.controller import NewTopic
-from ottla.controller.admin import create_topics
+from ottla.controller.topic_changes import create_topics
 from ottla.wire import api
 from ottla.wire.headers import request_frame
 from ottla.wire.k08_offset_commit import (

@@ -14,8 +14,8 @@ from ottla import _core
 from ottla.broker.admin import SETTINGS_MAX
 from ottla.broker.api.k32_describe_configs import REMEMBERED_MAX
 from ottla.client.errors import ConnectionLost
-from ottla.controller.admin import NEW_PARTITIONS_MAX
 from ottla.controller.asked import REPLICAS_MAX
+from ottla.controller.topic_changes import NEW_PARTITIONS_MAX
 from ottla.errors import InvalidReplicaAssignment, InvalidRequest, UnknownTopicOrPartition
 from ottla.replication.internal_topic import partition_for
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -15,8 +15,8 @@ from ottla.broker.freeing import Freed
 from ottla.broker.new_leaders import without_leaders
 from ottla.config import TopicConfig
 from ottla.config.describe import describe_topic
-from ottla.controller.admin import NEW_PARTITIONS_MAX, NewTopic
 from ottla.controller.asked import REPLICAS_MAX
+from ottla.controller.topic_changes import NEW_PARTITIONS_MAX, NewTopic
 from ottla.controller.writes import pieces_of
 from ottla.errors import (
     InvalidReplicaAssignment,

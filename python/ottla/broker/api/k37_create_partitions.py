@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.new_leaders import without_leaders
-from ottla.controller.admin import NEW_PARTITIONS_MAX, Grown, MorePartitions, NewPartitions
+from ottla.controller.topic_changes import NEW_PARTITIONS_MAX, Grown, MorePartitions, NewPartitions
 from ottla.controller.writes import pieces_of
 from ottla.errors import (
     InvalidReplicaAssignment,

@@ -13,7 +13,6 @@ from pytest_trio import trio_fixture
 
 from ottla.controller import (
     NewTopic,
-    admin,
     broker_racks,
     create_partitions,
     create_topic,
@@ -23,10 +22,11 @@ from ottla.controller import (
     prepare,
     set_config,
     set_topic_config,
+    topic_changes,
     watch_config_changes,
 )
-from ottla.controller.admin import Creation
 from ottla.controller.store import FencedTree
+from ottla.controller.topic_changes import Creation
 from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedTree
 from ottla.coordination.tree import ConnectionLoss, Operation, SessionExpired, Tree
@@ -141,7 +141,7 @@ async def test_a_request_for_many_topics_reads_what_is_there_once(tree: Tree, mo
 async def test_all_topics_of_a_request_together_have_no_more_partitions_than_a_cluster(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin, "REQUEST_PARTITIONS_MAX", 7)
+    monkeypatch.setattr(topic_changes, "REQUEST_PARTITIONS_MAX", 7)
     results = await create_topics(tree, [NewTopic("a", 4), NewTopic("b", 4), NewTopic("c", 3), NewTopic("d")])
     assert [name for name, result in results.items() if isinstance(result, PolicyViolation)] == ["b", "d"]
     assert "number of partitions per request: 8, not at most 7." in str(results["b"])
