@@ -16,7 +16,7 @@ use pyo3::types::PyList;
 use pyo3::{PyClass, PyClassInitializer};
 
 pub use config::LogConfig;
-pub use directory::{LogDirectory, LogEnd};
+pub use directory::{DeletedSegments, LogDirectory, LogEnd};
 use producers::{ActiveProducer, Producers};
 pub use reader::Reader;
 pub use results::{
@@ -49,6 +49,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ActiveProducer>()?;
     module.add_class::<Producers>()?;
     module.add_class::<LogEnd>()?;
+    module.add_class::<DeletedSegments>()?;
     module.add_class::<LogDirectory>()?;
     module.add_class::<TopicTraffic>()?;
     module.add_class::<TrafficCounts>()?;

@@ -147,7 +147,7 @@ def test_a_directory_of_every_format_goes_from_kafka_to_ottla_and_back(tmp_path:
         kafka.stop()
         folder = data / f"{TOPIC}-0"
         assert formats(folder) == [magic for _, magic in HISTORY]
-        assert _core.verify_log(folder)[0] == []
+        assert _core.verify_log(folder).damage == []
         with Log.open(folder) as log:
             assert [(one.offset, one.value) for one in log] == expected(count)
 
@@ -164,7 +164,7 @@ def test_a_directory_of_every_format_goes_from_kafka_to_ottla_and_back(tmp_path:
         assert served(broker.bootstrap) == expected(2 * count)
         broker.stop()
         assert formats(folder) == [magic for _, magic in HISTORY] * 2
-        assert _core.verify_log(folder)[0] == []
+        assert _core.verify_log(folder).damage == []
 
         kafka = apache.broker("2.7.2", zookeeper=zookeeper, settings=settings, directory=kafka.directory)
         assert served(kafka.bootstrap) == expected(2 * count)

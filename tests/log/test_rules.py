@@ -296,4 +296,4 @@ def test_a_log_that_was_deleted_does_not_stop_retention(make: Factory) -> None:
     gone.close()
     deleted, error = make.directory.delete_old_segments(int(time.time() * 1000) + 24 * HOUR_MS)
     assert error is None
-    assert [(topic, partition) for topic, partition, _ in deleted] == [("t", 1)]
+    assert [(each.topic, each.partition) for each in deleted] == [("t", 1)]

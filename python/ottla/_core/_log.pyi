@@ -20,9 +20,7 @@ def raise_descriptor_limit() -> None: ...
 # to them.
 def create_file(path: str | os.PathLike[str]) -> None: ...
 def keep_space(path: str | os.PathLike[str], bytes_ahead: int) -> None: ...  # of the disk, behind the end of the file
-def verify_log(
-    path: str | os.PathLike[str],
-) -> tuple[list[tuple[str, int, str]], tuple[int, int, int, int, tuple[int, int] | None]]: ...
+def verify_log(path: str | os.PathLike[str]) -> LogReport: ...
 def repair_log(path: str | os.PathLike[str], config: LogConfig) -> tuple[int, int]: ...
 def scan_segment(
     path: str | os.PathLike[str], position: int, batches_max: int
@@ -33,6 +31,32 @@ def read_transaction_index(data: Buffer) -> tuple[list[AbortedTransaction], int 
 
 def read_producer_snapshot(data: Buffer) -> list[ProducerStateEntry]:
     """The producers of a `.snapshot`, by id. Raises ValueError for what is none, and for a damaged one."""
+
+@final
+class LogDamage:
+    """One thing that is wrong in a partition's folder."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def position(self) -> int: ...  # in bytes from the start of the file
+    @property
+    def problem(self) -> str: ...
+
+@final
+class LogReport:
+    """The damage of a partition's folder, and how much was looked at."""
+
+    @property
+    def damage(self) -> list[LogDamage]: ...
+    @property
+    def segments(self) -> int: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
 
 @final
 class AbortedTransaction:
@@ -351,6 +375,17 @@ class LogEnd:
     def leader_epoch(self) -> int: ...
 
 @final
+class DeletedSegments:
+    """The segments of one log that retention has deleted."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+
+@final
 class LogDirectory:
     """A data directory, locked. Between `open` and `close(clean=True)` it counts as not stopped cleanly."""
 
@@ -380,8 +415,8 @@ class LogDirectory:
     ) -> tuple[list[Log], list[tuple[str, int, KafkaError]]]: ...  # configs by topic; what could not be opened
     def load(self, topic: str, partition: int, config: LogConfig) -> Log: ...
     def create(self, topic: str, partitions: list[int], config: LogConfig) -> list[Log]: ...
-    # Of every log; idle producers are forgotten too. Topic, partition and number of segments, and the first error.
-    def delete_old_segments(self, now_ms: int) -> tuple[list[tuple[str, int, int]], KafkaError | None]: ...
+    # Of every log; idle producers are forgotten too. The second part is the first error.
+    def delete_old_segments(self, now_ms: int) -> tuple[list[DeletedSegments], KafkaError | None]: ...
     def create_future(self, topic: str, partition: int, config: LogConfig) -> Log: ...  # to move it here
     def replace(self, current: Log, future: Log, to: LogDirectory) -> bool: ...  # False: too much is left to copy
     # The next four without the GIL, and not for the loop.

@@ -65,11 +65,11 @@ def verify(path: str | os.PathLike[str]) -> Report:
     """
     report = Report()
     for folder in partitions(path):
-        damage, (segments, batches, records, size, _) = _core.verify_log(folder)
+        found = _core.verify_log(folder)
         report.partitions += 1
-        report.segments += segments
-        report.batches += batches
-        report.records += records
-        report.bytes += size
-        report.damage += [Damage(*found) for found in damage]
+        report.segments += found.segments
+        report.batches += found.batches
+        report.records += found.records
+        report.bytes += found.bytes
+        report.damage += [Damage(each.path, each.position, each.problem) for each in found.damage]
     return report

@@ -39,9 +39,9 @@ def delete_old_segments(directories: DataDirectories) -> None:
 
     def work(native: LogDirectory) -> None:
         deleted, error = native.delete_old_segments(now_ms)
-        for topic, _, count in deleted:
-            segments[topic] += count
-            partitions[topic] += 1
+        for each in deleted:
+            segments[each.topic] += each.count
+            partitions[each.topic] += 1
         if error is not None:
             raise error
 

@@ -37,8 +37,23 @@ impl LogDirectory {
 /// Topic, partition, why.
 type NotOpened = (String, i32, PyErr);
 
-/// Topic, partition, segments.
-type Deleted = (String, i32, usize);
+/// The segments of one log that retention has deleted.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct DeletedSegments {
+    topic: String,
+    partition: i32,
+    count: usize,
+}
+
+#[pymethods]
+impl DeletedSegments {
+    fn __repr__(&self) -> String {
+        format!(
+            "<DeletedSegments: {} of {}-{}>",
+            self.count, self.topic, self.partition
+        )
+    }
+}
 
 /// What went wrong, in its place.
 fn errors<T>(results: Vec<Result<T, LogError>>) -> Vec<Option<PyErr>> {
@@ -327,10 +342,17 @@ impl LogDirectory {
         missing.map(|of| (of.topic, of.partition)).collect()
     }
 
-    fn delete_old_segments(&self, py: Python<'_>, now_ms: i64) -> (Vec<Deleted>, Option<PyErr>) {
+    fn delete_old_segments(
+        &self,
+        py: Python<'_>,
+        now_ms: i64,
+    ) -> (Vec<DeletedSegments>, Option<PyErr>) {
         let (deleted, failure) = py.detach(|| self.directory.delete_old_segments(now_ms));
-        let deleted = deleted.into_iter();
-        let deleted = deleted.map(|(of, count)| (of.topic, of.partition, count));
+        let deleted = deleted.into_iter().map(|(of, count)| DeletedSegments {
+            topic: of.topic,
+            partition: of.partition,
+            count,
+        });
         (deleted.collect(), failure.map(PyErr::from))
     }
 

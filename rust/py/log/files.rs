@@ -12,6 +12,8 @@ use crate::py::records::BatchInfo;
 use crate::storage::{Mode, RealStorage, Storage};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<LogDamage>()?;
+    module.add_class::<LogReport>()?;
     module.add_class::<ProducerStateEntry>()?;
     module.add_class::<AbortedTransaction>()?;
     module.add_function(wrap_pyfunction!(create_file, module)?)?;
@@ -24,10 +26,33 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read_producer_snapshot, module)?)
 }
 
-/// Path, position in bytes, problem.
-type Damage = (String, u64, String);
-/// Segments, batches, records, bytes, first and next offset.
-type Counts = (u64, u64, u64, u64, Option<(i64, i64)>);
+/// One thing that is wrong in a folder.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+struct LogDamage {
+    path: String,
+    position: u64,
+    problem: String,
+}
+
+#[pymethods]
+impl LogDamage {
+    fn __repr__(&self) -> String {
+        format!(
+            "<LogDamage in {} at byte {}: {}>",
+            self.path, self.position, self.problem
+        )
+    }
+}
+
+/// The damage in a folder, and how much was looked at.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+struct LogReport {
+    damage: Vec<Py<LogDamage>>,
+    segments: u64,
+    batches: u64,
+    records: u64,
+    bytes: u64,
+}
 
 /// Takes space of the disk for what will be written behind the end of a file, whose length stays.
 #[pyfunction]
@@ -62,25 +87,24 @@ fn create_file(path: std::path::PathBuf) -> PyResult<()> {
 }
 
 #[pyfunction]
-fn verify_log(py: Python<'_>, path: std::path::PathBuf) -> PyResult<(Vec<Damage>, Counts)> {
+fn verify_log(py: Python<'_>, path: std::path::PathBuf) -> PyResult<LogReport> {
     let storage: Arc<dyn Storage> = Arc::new(RealStorage);
     let report = py.detach(|| log::verify::verify(&storage, &path))?;
-    let damage = report.damage.into_iter();
-    let damage = damage.map(|found| {
-        (
-            found.path.display().to_string(),
-            found.position,
-            found.problem,
-        )
+    let damage = report.damage.into_iter().map(|found| {
+        let damage = LogDamage {
+            path: found.path.display().to_string(),
+            position: found.position,
+            problem: found.problem,
+        };
+        Py::new(py, damage)
     });
-    let counts = (
-        report.segments,
-        report.batches,
-        report.records,
-        report.bytes,
-        report.offsets,
-    );
-    Ok((damage.collect(), counts))
+    Ok(LogReport {
+        damage: damage.collect::<PyResult<_>>()?,
+        segments: report.segments,
+        batches: report.batches,
+        records: report.records,
+        bytes: report.bytes,
+    })
 }
 
 #[pyfunction]
