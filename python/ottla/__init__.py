@@ -1,7 +1,7 @@
 """Ottla: a commit-log broker that is byte-compatible with Apache Kafka.
 
-`from ottla.log import Log` is the log as a library, `ottla.Broker` a broker inside a program; the command `ottla` is
-the broker and its tools.
+`from ottla.log import Log` is the log as a library, `ottla.Broker` a broker inside a program, `ottla.Cluster`
+several; the command `ottla` is the broker and its tools.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ottla import _core
 
 if TYPE_CHECKING:
-    from ottla.embedded import Broker
+    from ottla.embedded import Broker, Cluster
 
 __version__ = _core.__version__
-__all__ = ["Broker", "__version__"]
+__all__ = ["Broker", "Cluster", "__version__"]
 
 if _core.DEBUG_BUILD:
     import warnings
@@ -22,8 +22,8 @@ if _core.DEBUG_BUILD:
 
 def __getattr__(name: str) -> Any:
     """Imports the broker when it is asked for: commands and readers of logs need none."""
-    if name == "Broker":
-        from ottla.embedded import Broker
+    if name in ("Broker", "Cluster"):
+        from ottla import embedded
 
-        return Broker
+        return getattr(embedded, name)
     raise AttributeError(f"module 'ottla' has no attribute {name!r}")

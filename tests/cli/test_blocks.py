@@ -76,6 +76,11 @@ def test_a_broker_inside_a_program(tmp_path: Path) -> None:
     assert printed.startswith("127.0.0.1:")
 
 
+def test_a_cluster_inside_a_program(tmp_path: Path) -> None:
+    printed = ran([sys.executable, "-c", block("python", "ottla.Cluster(3)", "docs/python.md")], tmp_path)
+    assert printed.count("127.0.0.1:") == 3
+
+
 def test_the_fixtures_of_pytest(tmp_path: Path) -> None:
     (tmp_path / "test_page.py").write_text(block("python", "ottla_topic", "docs/python.md"))
     assert "1 passed" in ran([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."], tmp_path)

@@ -17,7 +17,7 @@ import trio.testing
 
 from ottla.coordination.database import TreeDatabase
 from ottla.coordination.embedded import EmbeddedStore, EmbeddedTree
-from ottla.coordination.tree import ConnectionLoss, NodeExists, NoNode, SessionState, TreeError, Unavailable
+from ottla.coordination.tree import ConnectionLoss, NodeExists, NoNode, SessionState, TreeError, Unavailable, WatchEvent
 from tests.peers.disks import small_tmpfs
 from tests.support.directories import fill
 from tests.support.waiting import PATIENCE_S
@@ -26,7 +26,7 @@ from tests.support.waiting import PATIENCE_S
 @pytest.mark.trio
 async def test_the_loop_never_touches_the_database(tmp_path: Path) -> None:
     async with await EmbeddedTree.open(str(tmp_path / "tree")) as tree:
-        thread = await tree._store.call(None, lambda _: threading.current_thread())
+        thread = await tree._store.call(lambda _: threading.current_thread())
         assert thread is not threading.current_thread()
         assert thread.name == "ottla-tree"
     thread.join(PATIENCE_S)
@@ -41,7 +41,7 @@ async def busy(tree: EmbeddedTree, nursery: trio.Nursery) -> threading.Event:
         began.set()
         release.wait(PATIENCE_S)
 
-    nursery.start_soon(tree._store.call, None, wait)
+    nursery.start_soon(tree._store.call, wait)
     assert await trio.to_thread.run_sync(began.wait, PATIENCE_S)
     return release
 
@@ -58,7 +58,7 @@ async def test_waiting_operations_share_a_commit(tmp_path: Path) -> None:
 
             database._sql.set_trace_callback(trace)
 
-        await tree._store.call(None, count)
+        await tree._store.call(count)
         async with trio.open_nursery() as nursery:
             release = await busy(tree, nursery)
             for number in range(100):
@@ -158,7 +158,7 @@ async def test_another_failure_closes_the_tree(tmp_path: Path) -> None:
         raise OSError(errno.EIO, "a disk that fails")
 
     with pytest.raises(Unavailable, match="a disk that fails"):
-        await store.call(None, fail)
+        await store.call(fail)
     with pytest.raises(Unavailable):
         await tree.create("/small")
     await trio.testing.wait_all_tasks_blocked()
@@ -218,3 +218,103 @@ async def test_opening_takes_little(tmp_path: Path) -> None:
     async with await EmbeddedTree.open(str(tmp_path / "tree")) as tree:
         await tree.create("/a")
         assert all(entry.is_file() for entry in tmp_path.iterdir())
+
+
+class OtherLoop:
+    """A loop on a thread of its own, with a session of a store's. `do` runs something there."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=trio.run, args=[self._run], daemon=True)
+
+    async def _run(self) -> None:
+        self.tree = await self._store.session()
+        self.token = trio.lowlevel.current_trio_token()
+        with trio.CancelScope() as self._scope:
+            self._ready.set()
+            await trio.sleep_forever()
+
+    async def __aenter__(self) -> OtherLoop:
+        self._thread.start()
+        await trio.to_thread.run_sync(self._ready.wait, PATIENCE_S)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with trio.CancelScope(shield=True):
+            await self.gone()
+
+    async def gone(self) -> None:
+        """The loop ends, and its session does not."""
+        if self._thread.is_alive():
+            self.token.run_sync_soon(self._scope.cancel)
+            await trio.to_thread.run_sync(self._thread.join, PATIENCE_S)
+
+    async def do(self, work: Callable[[], Awaitable[object]]) -> object:
+        def call() -> object:
+            return trio.from_thread.run(work, trio_token=self.token)
+
+        return await trio.to_thread.run_sync(call)
+
+
+@pytest.mark.trio
+async def test_sessions_of_two_loops_share_a_tree(tmp_path: Path) -> None:
+    """Each hears in its own thread of what the other one does, and reads what the other one has written."""
+    store = await EmbeddedStore.open(str(tmp_path / "tree"))
+    here = await store.session()
+    async with OtherLoop(store) as other:
+        heard: list[tuple[str, str]] = []
+        fired = trio.Event()
+
+        def there(event: WatchEvent) -> None:
+            heard.append((event.path, threading.current_thread().name))
+            home.run_sync_soon(fired.set)
+
+        home = trio.lowlevel.current_trio_token()
+        await here.create("/a", b"1")
+        assert await other.do(lambda: other.tree.exists("/a", there)) is not None
+        await here.set("/a", b"2")
+        with trio.fail_after(PATIENCE_S):
+            await fired.wait()
+        assert heard == [("/a", other._thread.name)]
+        told = trio.Event()
+        await here.exists("/mine", lambda _: told.set())
+        await other.do(lambda: other.tree.create("/mine", ephemeral=True))
+        with trio.fail_after(PATIENCE_S):
+            await told.wait()
+        # Its loop is gone, and its session is not: as that of a process that was killed.
+        session_id = other.tree.session_id
+        await other.gone()
+        assert await here.exists("/mine") is not None
+        gone = trio.Event()
+        await here.exists("/mine", lambda _: gone.set())
+        await store.end(session_id)
+        with trio.fail_after(PATIENCE_S):
+            await gone.wait()
+        assert await here.exists("/mine") is None
+    await store.aclose()
+
+
+@pytest.mark.trio
+async def test_sessions_of_all_loops_hear_that_the_tree_failed(tmp_path: Path) -> None:
+    store = await EmbeddedStore.open(str(tmp_path / "tree"))
+    here = await store.session()
+    async with OtherLoop(store) as other:
+        home, states, told = trio.lowlevel.current_trio_token(), [], trio.Event()
+
+        def listener(state: SessionState) -> None:
+            states.append((state, threading.current_thread().name))
+            home.run_sync_soon(told.set)
+
+        other.tree.listen(listener)
+
+        def fail(_: TreeDatabase) -> None:
+            raise OSError(errno.EIO, "broken")
+
+        with pytest.raises(Unavailable):
+            await store.call(fail)
+        with trio.fail_after(PATIENCE_S):
+            await told.wait()
+        assert states == [(SessionState.CLOSED, other._thread.name)]
+        assert here.state is SessionState.CLOSED
+    await store.aclose()

@@ -186,7 +186,8 @@ def test_a_broker_that_fails_says_so() -> None:
         broker.create_topic("t")
     with pytest.raises(BrokerFailed, match="has failed") as caught:
         broker.close()
-    assert caught.value.__cause__ is not None
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert "a fault in the broker" in str(caught.value)
     with broker:  # nothing is left of that
         broker.create_topic("t")
 

@@ -30,7 +30,7 @@ from ottla.broker.requests import SUPPORTED, Requests
 from ottla.broker.serving import Serving
 from ottla.broker.settings import Settings
 from ottla.broker.standing import Standing
-from ottla.broker.tree import mark_moved, open_tree, tell_unknown
+from ottla.broker.tree import SharedTree, mark_moved, open_tree, place_of, tell_unknown
 from ottla.config import BrokerConfig
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.registration import Registration
@@ -90,8 +90,12 @@ class Broker:
         logs: LogManager,
         belonging: Belonging,
         nursery: trio.Nursery,
+        *,
+        is_alone: bool,
     ) -> None:
         self.id = broker_id
+        #: No other broker can be in its tree.
+        self.is_alone = is_alone
         self.cluster_id = cluster_id
         self.tree = tree
         self.settings = settings
@@ -158,23 +162,26 @@ class Broker:
         at: Callable[[str], None] = lambda _: None,
         *,
         adopt: bool = False,
+        shared: SharedTree | None = None,
     ) -> AsyncIterator[Broker]:
         """A broker that serves inside the `async with` block and is stopped cleanly at its end. `at` is told what the
         start has come to; `waits` may be cancelled to end the wait for ZooKeeper, and `adopt` makes topics from logs
-        whose tree is lost (see `ottla.broker.tree`).
+        whose tree is lost (see `ottla.broker.tree`). `shared` is the tree of brokers in one process.
         """
+        place = place_of(config, shared)
         at("opening the log directories and the coordination tree")
         async with (
-            LogManager.open(config) as logs,
-            open_tree(config, logs, waits or trio.CancelScope(), adopt=adopt) as tree,
+            LogManager.open(config, is_alone=place is None) as logs,
+            open_tree(config, logs, waits or trio.CancelScope(), adopt=adopt, shared=shared) as tree,
         ):
             known = logs.directories.identity()
             cluster_id = await identity.cluster_id(tree, known.get("cluster.id"))
             broker_id = await identity.broker_id(tree, config, known.get("broker.id"))
             has_new_directory = logs.has_new_directory()
             logs.directories.claim(broker_id, cluster_id)
-            mark_moved(config, logs.directories)
-            await tell_unknown(config, tree, logs.directories)
+            if place is not None:
+                mark_moved(place, logs.directories)
+                await tell_unknown(tree, logs.directories)
             settings = Settings(tree, config, broker_id)
             await settings.load()
             at("opening logs, recovering them if need be")
@@ -188,8 +195,10 @@ class Broker:
             await trio.to_thread.run_sync(logs.note_suspects, logs.suspects | logs.without_log)
             at("registering, and waiting for the controller")
             async with trio.open_nursery() as nursery:
-                broker = cls(broker_id, cluster_id, tree, settings, logs, belonging, nursery)
-                broker.log.info("broker %d of cluster %s, with %s", broker_id, cluster_id, _tree_of(config, logs))
+                broker = cls(broker_id, cluster_id, tree, settings, logs, belonging, nursery, is_alone=place is None)
+                broker.log.info(
+                    "broker %d of cluster %s, with %s", broker_id, cluster_id, _tree_of(config, place, logs)
+                )
                 async with broker._serving():
                     yield broker
 
@@ -234,7 +243,7 @@ class Broker:
         nursery.start_soon(self.transactions.run)
         nursery.start_soon(self.controller.run)
         nursery.start_soon(self.registration.watch, self.replicas.resign)
-        if parts.session_s(self.config) is not None:
+        if parts.session_s(self.config, is_alone=self.is_alone) is not None:
             nursery.start_soon(self.controller.watch_neighbours)
         nursery.start_soon(self._answer_anyway)
         nursery.start_soon(untold.say_so, self)
@@ -399,7 +408,8 @@ class Broker:
         return None if other is None or listener not in other.endpoints else other.rack
 
 
-def _tree_of(config: BrokerConfig, logs: LogManager) -> str:
+def _tree_of(config: BrokerConfig, place: str | None, logs: LogManager) -> str:
     """Where the coordination tree is, and the log directories, for the log."""
-    tree = f"the coordination tree in ZooKeeper at {config.zookeeper}" if config.zookeeper else "a tree of its own"
+    server = "ZooKeeper at " if place == config.zookeeper else ""
+    tree = "a tree of its own" if place is None else f"the coordination tree in {server}{place}"
     return f"log directories {', '.join(map(str, logs.directories))}, and {tree}"

@@ -45,6 +45,7 @@ class Unfinished(Host, Protocol):
     """The parts of a broker of which others are made."""
 
     id: int
+    is_alone: bool
     tree: Tree
     logs: LogManager
     failing_directories: FailingDirectories
@@ -190,15 +191,15 @@ def controller(broker: Unfinished) -> Controller:
         unclean_election_default=config.get_bool("unclean.leader.election.enable"),
         delete_topics=config.get_bool("delete.topic.enable"),
         balance=Balance.of(config),
-        session_s=session_s(config),
+        session_s=session_s(config, is_alone=broker.is_alone),
         doubt=broker.metadata.doubt,
         ends_at=broker.surroundings.ends_at,
         named=broker.surroundings.named,
     )
 
 
-def session_s(config: BrokerConfig) -> float | None:
+def session_s(config: BrokerConfig, *, is_alone: bool) -> float | None:
     """How long the session of a broker outlives its process; None if its end is waited for."""
-    if config.zookeeper is None or not config.get_bool("broker.early.removal.enable"):
+    if is_alone or not config.get_bool("broker.early.removal.enable"):
         return None
     return config.get_int("zookeeper.session.timeout.ms") / 1000

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -24,24 +24,41 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla")
 
 
+class SharedTree(Protocol):
+    """A tree that brokers of this process share."""
+
+    #: What it is called in log lines.
+    place: str
+
+    async def session(self) -> Tree:
+        """A session for a broker, in the loop of the caller."""
+
+
 class StoppedBeforeStart(Exception):
     """The process was told to stop while it waited for others; nothing was opened yet but the directories."""
 
 
 @asynccontextmanager
 async def open_tree(
-    config: BrokerConfig, logs: LogManager, waits: trio.CancelScope, *, adopt: bool = False
+    config: BrokerConfig,
+    logs: LogManager,
+    waits: trio.CancelScope,
+    *,
+    adopt: bool = False,
+    shared: SharedTree | None = None,
 ) -> AsyncIterator[Tree]:
-    """The ZooKeeper that the settings name, or the tree embedded in the (first) data directory. Its session ends with
-    the block. `waits`, if it is cancelled, ends the wait for ZooKeeper with StoppedBeforeStart. `adopt`: an embedded
-    tree that is not there is made from the logs.
+    """The shared tree, if there is one, the ZooKeeper that the settings name, or the tree embedded in the (first) data
+    directory. Its session ends with the block. `waits`, if it is cancelled, ends the wait for ZooKeeper with
+    StoppedBeforeStart. `adopt`: an embedded tree that is not there is made from the logs.
 
     Raises ConfigError where there are logs and no embedded tree, unless they are adopted; where the embedded tree moved
     elsewhere, or does not know the logs; and where the directories belong to a cluster that is not in ZooKeeper.
     """
     tree: Tree | None = None
     file: Path | None = None
-    if config.zookeeper:
+    if shared is not None:
+        tree = await shared.session()
+    elif config.zookeeper:
         with waits:
             tree = await _zookeeper(config, config.zookeeper, logs.directories.identity().get("cluster.id"))
         if tree is None:
@@ -69,27 +86,30 @@ async def open_tree(
         yield tree
 
 
-def mark_moved(config: BrokerConfig, directories: DataDirectories) -> None:
-    """Under ZooKeeper an embedded tree that the directories still have is out of date from now on. To be called when
-    the directories are this cluster's, and before anything is opened or registered. Raises OSError.
+def place_of(config: BrokerConfig, shared: SharedTree | None) -> str | None:
+    """Where the tree is that other brokers may be in, too; None for the one in a data directory."""
+    return config.zookeeper if shared is None else shared.place
+
+
+def mark_moved(place: str, directories: DataDirectories) -> None:
+    """An embedded tree that the directories still have is out of date from now on, since the cluster's is in `place`.
+    To be called when the directories are this cluster's, and before anything is opened or registered. Raises OSError.
     """
-    if config.zookeeper:
-        from ottla.coordination.embedded import TREE_FILE
+    from ottla.coordination.embedded import TREE_FILE
 
-        for directory in directories.online:
-            file = directory.path / TREE_FILE
-            if file.exists():
-                moved.mark(file, config.zookeeper)
+    for directory in directories.online:
+        file = directory.path / TREE_FILE
+        if file.exists():
+            moved.mark(file, place)
 
 
-async def tell_unknown(config: BrokerConfig, tree: Tree, directories: DataDirectories) -> None:
-    """Under ZooKeeper logs that the tree does not know are named. (An embedded tree is refused beside them.) To be
-    called when the directories are this cluster's.
+async def tell_unknown(tree: Tree, directories: DataDirectories) -> None:
+    """Names logs that the tree, which is not in a directory, does not know. (An embedded tree is refused beside them.)
+    To be called when the directories are this cluster's.
     """
-    if config.zookeeper:
-        from ottla.broker import adoption
+    from ottla.broker import adoption
 
-        await adoption.tell_unknown(tree, directories)
+    await adoption.tell_unknown(tree, directories)
 
 
 async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None) -> Tree:

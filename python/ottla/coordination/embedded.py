@@ -1,9 +1,9 @@
-"""The coordination tree of a cluster of one: a SQLite file, one thread that owns it, any number of sessions.
+"""The coordination tree without ZooKeeper: a SQLite file, one thread that owns it, any number of sessions.
 
-The loop never waits for the disk: every operation is handed to the thread through a queue and its answer comes back
-with one `run_sync_soon` per batch. The thread takes whatever is queued, applies it in order, commits once (one fsync
-for all of it), and only then are watches and answers handed over: nobody learns of a change that a power cut could take
-back.
+A session belongs to the loop that began it; there may be loops on several threads. No loop waits for the disk: every
+operation is handed to the thread through a queue, and its answer comes back with one `run_sync_soon` per batch and
+loop. The thread takes whatever is queued, applies it in order, commits once (one fsync for all of it), and only then
+are watches and answers handed over: nobody learns of a change that a power cut could take back.
 
 Ephemeral nodes belong to a session. Sessions end with `aclose`, with `expire` (a test's stand-in for a ZooKeeper
 session that timed out) or with the process: what a killed process left is deleted when the file is opened again.
@@ -22,6 +22,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import outcome
@@ -30,7 +31,6 @@ import trio
 from ottla.coordination.database import TreeDatabase, is_full
 from ottla.coordination.tree import (
     ConnectionLoss,
-    EventKind,
     Node,
     Operation,
     SessionExpired,
@@ -44,6 +44,7 @@ from ottla.coordination.tree import (
     WatchEvent,
     check_path,
 )
+from ottla.coordination.watches import Fired, Watches
 
 logger = logging.getLogger(__name__)
 
@@ -60,11 +61,11 @@ LOOK_SECONDS = 0.5
 class _Request:
     """One call on its way through the thread and back."""
 
-    __slots__ = ("call", "result", "session", "task")
+    __slots__ = ("call", "result", "task", "token")
 
-    def __init__(self, session: EmbeddedTree | None, call: Callable[[TreeDatabase], Any]) -> None:
-        self.session = session
+    def __init__(self, call: Callable[[TreeDatabase], Any]) -> None:
         self.call = call
+        self.token = trio.lowlevel.current_trio_token()
         self.task: trio.lowlevel.Task | None = None
         self.result: outcome.Outcome[Any] | None = None
 
@@ -74,61 +75,21 @@ class _Request:
             trio.lowlevel.reschedule(task, self.result)
 
 
-_OF_NODE = tuple(kind for kind in EventKind if kind is not EventKind.CHILDREN)
-_OF_CHILDREN = (EventKind.CHILDREN, EventKind.DELETED)
-
-
-class _Watches:
-    """Who waits for what. Touched only by the store's thread, so arming is atomic with the read."""
-
-    def __init__(self) -> None:
-        self._armed: dict[tuple[bool, str], dict[tuple[int, Watch], None]] = {}
-        #: Those that fired for changes that are not committed yet.
-        self._fired: list[tuple[tuple[bool, str], dict[tuple[int, Watch], None]]] = []
-
-    def arm(self, path: str, session_id: int, watch: Watch, *, children: bool) -> None:
-        self._armed.setdefault((children, path), {})[session_id, watch] = None
-
-    def fired(self, event: WatchEvent) -> list[Watch]:
-        """Those to call for this event; they are no longer armed."""
-        found: list[tuple[int, Watch]] = []
-        for children, kinds in ((False, _OF_NODE), (True, _OF_CHILDREN)):
-            if event.kind in kinds and (armed := self._armed.pop((children, event.path), None)):
-                self._fired.append(((children, event.path), armed))
-                found += armed
-        return [watch for _, watch in found]
-
-    def committed(self) -> None:
-        """Forgets the watches that have fired: their changes are committed, so they stay disarmed."""
-        self._fired.clear()
-
-    def rolled_back(self) -> None:
-        """Arms the watches that fired since the last commit as before: the changes were none."""
-        for key, armed in self._fired:
-            self._armed.setdefault(key, {}).update(armed)
-        self._fired.clear()
-
-    def drop_session(self, session_id: int) -> list[tuple[Watch, WatchEvent]]:
-        """Disarm all of a session's; returns what each is to be told."""
-        lost = []
-        for (children, path), armed in list(self._armed.items()):
-            for owner in [owner for owner in armed if owner[0] == session_id]:
-                del armed[owner]
-                lost.append((owner[1], WatchEvent(EventKind.LOST, path)))
-            if not armed:
-                del self._armed[children, path]
-        return lost
-
-
 class EmbeddedStore:
-    """The file and its thread. `session()` gives trees; `aclose()` ends them all and closes the file."""
+    """The file and its thread. `session()` gives a tree to the loop that calls it. `aclose()`, for the loop that opened
+    the store, ends them all and closes the file; those of other loops are to be closed before.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._token = trio.lowlevel.current_trio_token()
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._watches = _Watches()
+        self._watches = Watches()
         self._sessions: set[EmbeddedTree] = set()
+        #: The loops of sessions, by their ids.
+        self._loops: dict[int, trio.lowlevel.TrioToken] = {}
+        #: The thread's: the state that all sessions were told.
+        self._told = SessionState.CONNECTED
         self._failed: TreeError | None = None
         #: The thread's: the disk had no room when it last looked.
         self._is_full = False
@@ -148,9 +109,30 @@ class EmbeddedStore:
         return store
 
     async def session(self) -> EmbeddedTree:
-        tree = EmbeddedTree(self, await self.call(None, TreeDatabase.new_session))
+        tree = EmbeddedTree(self, await self.new_session())
         self._sessions.add(tree)
         return tree
+
+    async def new_session(self) -> int:
+        """The id of a new session of this loop's."""
+        token = trio.lowlevel.current_trio_token()
+
+        def call(database: TreeDatabase) -> int:
+            session_id = database.new_session()
+            self._loops[session_id] = token
+            return session_id
+
+        found: int = await self.call(call)
+        return found
+
+    async def end(self, session_id: int) -> None:
+        """Ends a session: its ephemeral nodes go, and its watches hear that they are lost."""
+
+        def call(database: TreeDatabase) -> _Changes:
+            return _Changes(None, database.end_session(session_id), self._watches.drop_session(session_id))
+
+        await self.call(call)
+        self._loops.pop(session_id, None)
 
     async def aclose(self) -> None:
         if self._stopped.is_set():
@@ -161,12 +143,12 @@ class EmbeddedStore:
             self._queue.put(None)
             await self._stopped.wait()
 
-    async def call(self, session: EmbeddedTree | None, call: Callable[[TreeDatabase], Any]) -> Any:
+    async def call(self, call: Callable[[TreeDatabase], Any]) -> Any:
         """Run `call` on the thread, inside the current batch; return when the batch is committed."""
         if self._failed is not None or self._stopped.is_set():
             raise self._failed or Unavailable("/", f"{self.path} is closed")
         await trio.lowlevel.checkpoint_if_cancelled()
-        request = _Request(session, call)
+        request = _Request(call)
         request.task = trio.lowlevel.current_task()
         self._queue.put(request)
 
@@ -191,8 +173,7 @@ class EmbeddedStore:
             if self._is_full:
                 self._look_for_room(database)
             fired = self._apply_without_room(database, batch) if self._is_full else self._apply(database, batch)
-            state = SessionState.SUSPENDED if self._is_full else SessionState.CONNECTED
-            self._post(lambda batch=batch, fired=fired, state=state: self._deliver(batch, fired, state))  # type: ignore[misc]
+            self._hand_over(batch, fired)
         database.close()
         self._post(self._stopped.set)
 
@@ -216,8 +197,23 @@ class EmbeddedStore:
             batch.append(following)
         return batch
 
-    def _apply(self, database: TreeDatabase, batch: list[_Request]) -> list[tuple[Watch, WatchEvent]]:
-        fired: list[tuple[Watch, WatchEvent]] = []
+    def _hand_over(self, batch: list[_Request], fired: list[Fired]) -> None:
+        """Gives each loop what it asked for and what its sessions watch, and all of them a change of the state."""
+        state = SessionState.SUSPENDED if self._is_full else SessionState.CONNECTED
+        shares: dict[trio.lowlevel.TrioToken, tuple[list[_Request], list[Fired]]] = {}
+        if self._failed is not None or state is not self._told:
+            shares = {token: ([], []) for token in [*self._loops.values()]}
+            self._told = state
+        for request in batch:
+            shares.setdefault(request.token, ([], []))[0].append(request)
+        for one in fired:
+            if (token := self._loops.get(one.session_id)) is not None:
+                shares.setdefault(token, ([], []))[1].append(one)
+        for token, share in shares.items():
+            self._post(partial(self._deliver, token, *share, state), token)
+
+    def _apply(self, database: TreeDatabase, batch: list[_Request]) -> list[Fired]:
+        fired: list[Fired] = []
         for request in batch:
             if self._failed is not None:
                 request.result = outcome.Error(self._failed)
@@ -235,7 +231,7 @@ class EmbeddedStore:
                 continue
             if isinstance(value, _Changes):
                 fired += value.lost
-                fired += [(watch, event) for event in value.events for watch in self._watches.fired(event)]
+                fired += [one for event in value.events for one in self._watches.fired(event)]
                 value = value.results
             request.result = outcome.Value(value)
         if self._failed is None:
@@ -252,7 +248,7 @@ class EmbeddedStore:
                 request.result = outcome.Error(self._failed)
         return fired
 
-    def _fill(self, database: TreeDatabase, batch: list[_Request], error: Exception) -> list[tuple[Watch, WatchEvent]]:
+    def _fill(self, database: TreeDatabase, batch: list[_Request], error: Exception) -> list[Fired]:
         logger.error(
             "no room on the disk for the coordination tree %s: its changes wait for some (%s)", self.path, error
         )
@@ -271,7 +267,7 @@ class EmbeddedStore:
             if not self._is_full:
                 logger.info("the coordination tree %s has room again", self.path)
 
-    def _apply_without_room(self, database: TreeDatabase, batch: list[_Request]) -> list[tuple[Watch, WatchEvent]]:
+    def _apply_without_room(self, database: TreeDatabase, batch: list[_Request]) -> list[Fired]:
         """Reads are answered; what changes something is undone."""
         for request in batch:
             try:
@@ -303,29 +299,33 @@ class EmbeddedStore:
         except Exception as again:
             logger.error("rolling back %s: %s", self.path, again)
 
-    def _post(self, call: Callable[[], object]) -> None:
+    def _post(self, call: Callable[[], object], token: trio.lowlevel.TrioToken | None = None) -> None:
+        """For a loop, or that which opened the store."""
         try:
-            self._token.run_sync_soon(call)
+            (token or self._token).run_sync_soon(call)
         except trio.RunFinishedError:
             logger.debug("the loop is gone; an answer of the tree is dropped")
 
-    # Back on the loop. Must not raise: trio would end the run.
+    # Back on a loop. Must not raise: trio would end the run.
 
-    def _deliver(self, batch: list[_Request], fired: list[tuple[Watch, WatchEvent]], state: SessionState) -> None:
-        for tree in list(self._sessions):
+    def _deliver(
+        self, token: trio.lowlevel.TrioToken, batch: list[_Request], fired: list[Fired], state: SessionState
+    ) -> None:
+        mine = [tree for tree in [*self._sessions] if self._loops.get(tree.session_id) is token]
+        for tree in mine:
             if tree.state is not state and tree.state is not SessionState.EXPIRED:
                 tree._change_state(state)
-        for watch, event in fired:
+        for one in fired:
             try:
-                watch(event)
+                one.watch(one.event)
             except Exception:
-                logger.exception("a watch of %s raised", event.path)
+                logger.exception("a watch of %s raised", one.event.path)
         for request in batch:
             request.wake()
         if self._failed is not None:
-            for tree in list(self._sessions):
+            for tree in mine:
                 tree._change_state(SessionState.CLOSED)
-            self._sessions.clear()
+                self._sessions.discard(tree)
 
 
 class _Changes:
@@ -333,7 +333,7 @@ class _Changes:
 
     __slots__ = ("events", "lost", "results")
 
-    def __init__(self, results: Any, events: list[WatchEvent], lost: Sequence[tuple[Watch, WatchEvent]] = ()) -> None:
+    def __init__(self, results: Any, events: list[WatchEvent], lost: Sequence[Fired] = ()) -> None:
         self.results = results
         self.events = events
         self.lost = lost
@@ -347,6 +347,7 @@ class EmbeddedTree(Tree):
         self._session_id = session_id
         self._owns_store = owns_store
         self._state = SessionState.CONNECTED
+        self._is_left = False
         self._listeners: dict[object, SessionListener] = {}
 
     @classmethod
@@ -437,16 +438,23 @@ class EmbeddedTree(Tree):
 
     async def expire(self) -> None:
         """End the session as ZooKeeper does when it heard nothing for the session's timeout, and begin a new one."""
-        await self._end()
+        await self._store.end(self._session_id)
         self._change_state(SessionState.EXPIRED)
-        self._session_id = await self._store.call(None, TreeDatabase.new_session)
+        self._session_id = await self._store.new_session()
         self._change_state(SessionState.CONNECTED)
 
+    def leave(self) -> None:
+        """Has `aclose` leave the session open, as a process that is killed does; `EmbeddedStore.end` ends it."""
+        self._is_left = True
+
     async def aclose(self) -> None:
+        if self._is_left:
+            self._store._sessions.discard(self)
+            return
         with trio.CancelScope(shield=True):
             if self._state is not SessionState.CLOSED:
                 try:
-                    await self._end()
+                    await self._store.end(self._session_id)
                 except (ConnectionLoss, Unavailable):
                     # Its ephemeral nodes go when the file is opened again.
                     logger.debug("the tree failed before its session was closed")
@@ -455,20 +463,11 @@ class EmbeddedTree(Tree):
             if self._owns_store:
                 await self._store.aclose()
 
-    async def _end(self) -> None:
-        watches, session_id = self._store._watches, self._session_id
-
-        def call(database: TreeDatabase) -> _Changes:
-            lost = watches.drop_session(session_id)
-            return _Changes(None, database.end_session(session_id), lost)
-
-        await self._store.call(self, call)
-
     async def _call(self, call: Callable[[TreeDatabase], Any]) -> Any:
         if self._state is SessionState.CLOSED:
             raise Unavailable("/", "the tree is closed")
         session_id = self._session_id
-        result = await self._store.call(self, call)
+        result = await self._store.call(call)
         if session_id != self._session_id:
             raise SessionExpired("/", "the session ended meanwhile")
         return result

@@ -1,8 +1,9 @@
 """A real broker inside a program: the same code, files and protocol as `ottla serve`, in a thread of this process.
 
-`ottla.Broker` is the way in.
+`ottla.Broker` and `ottla.Cluster` are the ways in.
 """
 
 from ottla.embedded.broker import Broker, BrokerFailed, NotRunning
+from ottla.embedded.cluster import Cluster
 
-__all__ = ["Broker", "BrokerFailed", "NotRunning"]
+__all__ = ["Broker", "BrokerFailed", "Cluster", "NotRunning"]

@@ -65,7 +65,7 @@ class Broker:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        self.settings: dict[str, str] = {**DEFAULTS, **_texts(settings or {})}
+        self.settings: dict[str, str] = {**DEFAULTS, **texts(settings or {})}
         self._host = host
         self._port = port
         self._given = None if data_dir is None else Path(data_dir).absolute()
@@ -99,7 +99,7 @@ class Broker:
             if made:
                 self._temporary = Path(tempfile.mkdtemp(prefix="ottla-"))
             try:
-                thread = BrokerThread(self.name, self._settings())
+                thread = self._new_thread()
                 thread.start()
             except BaseException:
                 if made:
@@ -212,7 +212,7 @@ class Broker:
         Raises:
             TopicAlreadyExists, InvalidTopic, InvalidPartitions, InvalidConfig, NotRunning.
         """
-        self._running().create_topic(name, partitions, _texts(settings or {}))
+        self._running().create_topic(name, partitions, 1, texts(settings or {}))
 
     def log(self, topic: str, partition: int = 0) -> Log:
         """The log of a partition, to be read beside the broker. The caller closes it (`with broker.log(...) as log`).
@@ -239,6 +239,9 @@ class Broker:
                 "(bootstrap_servers), or make a broker after the fork"
             )
 
+    def _new_thread(self) -> BrokerThread:
+        return BrokerThread(self.name, self._settings())
+
     def _settings(self) -> dict[str, str]:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return {
@@ -248,7 +251,7 @@ class Broker:
         }
 
 
-def _texts(settings: Mapping[str, object]) -> dict[str, str]:
+def texts(settings: Mapping[str, object]) -> dict[str, str]:
     """Settings as a file would have them. Raises ValueError for those that are parameters, TypeError for other
     types.
     """

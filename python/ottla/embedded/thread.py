@@ -13,12 +13,10 @@ from typing import TypeVar
 import trio
 
 from ottla.broker.broker import Broker
-from ottla.broker.tree import StoppedBeforeStart
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
-from ottla.config import BrokerConfig, ConfigError
-from ottla.coordination.tree import TreeError
-from ottla.errors import KafkaError
+from ottla.config import BrokerConfig
+from ottla.embedded.tree import ClusterTree
 
 T = TypeVar("T")
 
@@ -30,8 +28,9 @@ class BrokerFailed(RuntimeError):
 class BrokerThread:
     """One start of a broker and its end. `start` first; then `stop` or `kill`, once."""
 
-    def __init__(self, name: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, name: str, settings: Mapping[str, str], shared: ClusterTree | None = None) -> None:
         self._name = name
+        self._shared = shared
         self._config = BrokerConfig.load(None, settings)
         self._started: Future[tuple[Broker, trio.lowlevel.TrioToken, trio.CancelScope]] = Future()
         self._failure: BaseException | None = None
@@ -44,13 +43,14 @@ class BrokerThread:
         self._thread.start()
         try:
             broker, self._token, self._serves = self._started.result()
-        except (OSError, KafkaError, ConfigError, TreeError, StoppedBeforeStart) as error:
+        except BaseException as error:
+            if not self._started.done() or self._started.exception() is None:
+                # The wait was interrupted: nobody would stop what comes of the start.
+                self._started.add_done_callback(_undo)
+                raise
             self._thread.join()
-            raise BrokerFailed(f"{self._name} cannot start: {error}") from error
-        except BaseException:
-            # The wait was interrupted: nobody would stop what comes of the start.
-            self._started.add_done_callback(_undo)
-            raise
+            cause = _cause(error)
+            raise BrokerFailed(f"{self._name} cannot start: {cause}") from cause
         self._broker = broker
         self.address = broker.address
         self.port = broker.addresses.listening[0].port
@@ -65,14 +65,19 @@ class BrokerThread:
 
     def kill(self) -> None:
         """Waits for an end that leaves things as a killed process does. Raises BrokerFailed if it failed before."""
-        self._end(lambda: self._broker.die())
+        self._end(self._die)
 
-    def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+    def _die(self) -> None:
+        if self._shared is not None:
+            self._shared.left(self._broker.tree, self._config.get_int("zookeeper.session.timeout.ms") / 1000)
+        self._broker.die()
+
+    def create_topic(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         """Raises what `Admin.create_topic` raises, and BrokerFailed."""
 
         async def create() -> None:
             async with Cluster(self.address) as cluster:
-                await Admin(cluster).create_topic(name, partitions, 1, settings)
+                await Admin(cluster).create_topic(name, partitions, replicas, settings)
 
         self._call(create)
 
@@ -92,7 +97,8 @@ class BrokerThread:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise BrokerFailed(f"{self._name} has failed: {self._failure}") from self._failure
+            cause = _cause(self._failure)
+            raise BrokerFailed(f"{self._name} has failed: {cause}") from cause
 
     def _run(self) -> None:
         try:
@@ -107,9 +113,18 @@ class BrokerThread:
 
     async def _serve(self) -> None:
         with trio.CancelScope() as serves:
-            async with Broker.start(self._config) as broker:
+            async with Broker.start(self._config, shared=self._shared) as broker:
                 self._started.set_result((broker, trio.lowlevel.current_trio_token(), serves))
                 await trio.sleep_forever()
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The first error in a group, and in what trio makes of those that are not caught."""
+    if isinstance(error, BaseExceptionGroup):
+        return _cause(error.exceptions[0])
+    if isinstance(error, trio.TrioInternalError) and error.__cause__ is not None:
+        return _cause(error.__cause__)
+    return error
 
 
 def _undo(started: Future[tuple[Broker, trio.lowlevel.TrioToken, trio.CancelScope]]) -> None:

@@ -19,6 +19,7 @@ from ottla.errors import ProtocolError
 from ottla.kafka import NO_LEADER
 from ottla.local_cluster import LocalClusterError, zookeeper
 from ottla.local_cluster.processes import Process, launch, send, wait_until
+from ottla.local_cluster.settings import usual_settings
 from ottla.local_cluster.state import FILE, LocalBroker, LocalCluster, Server, alone, existing, load
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -35,20 +36,6 @@ LOG_LINES = 15
 
 Say = Callable[[str], None]
 """Tells the user a line of what was done."""
-
-
-def usual_settings(count: int) -> dict[str, str]:
-    """The settings of the brokers of a cluster of this size, unless the user says otherwise: three replicas of
-    everything, of which one may be missing, as far as there are brokers for it.
-    """
-    replicas, in_sync = str(min(3, count)), str(2 if count >= 3 else 1)
-    return {
-        "default.replication.factor": replicas,
-        "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": in_sync,
-    }
 
 
 def start(

@@ -31,7 +31,7 @@ class DataDirectories:
         self._tree_path: Path | None = None
 
     @classmethod
-    def open(cls, config: BrokerConfig) -> DataDirectories:
+    def open(cls, config: BrokerConfig, *, is_alone: bool) -> DataDirectories:
         """Locks them, creating them if need be. One that cannot be opened is left out, unless it is the last.
 
         Raises ConfigError, OSError, and KafkaError if another process has a directory.
@@ -39,7 +39,7 @@ class DataDirectories:
         interval_ms = config.get_int("replica.high.watermark.checkpoint.interval.ms")
         traffic = TopicTraffic()
         directories = open_all(config.data_directories, traffic, high_watermark_checkpoint_interval_ms=interval_ms)
-        if config.zookeeper:
+        if not is_alone:
             # Another broker may lead instead. Where there is no other, a full disk fails requests until it has space.
             for directory in directories:
                 if directory.native is not None:

@@ -73,14 +73,14 @@ class LogManager:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, config: BrokerConfig) -> AsyncIterator[LogManager]:
+    async def open(cls, config: BrokerConfig, *, is_alone: bool | None = None) -> AsyncIterator[LogManager]:
         """Locks the data directories, creating them if need be; at the end flushes everything and leaves the
         clean-shutdown markers, unless `leave_unclean` was called. A directory that cannot be opened is left out, unless
-        it is the last.
+        it is the last. `is_alone`: no other broker can lead instead; without it, the settings say so.
 
         Raises ConfigError, OSError, and KafkaError if another process has a directory.
         """
-        directories = DataDirectories.open(config)
+        directories = DataDirectories.open(config, is_alone=config.zookeeper is None if is_alone is None else is_alone)
         manager = cls(directories)
         try:
             yield manager

@@ -1,0 +1,227 @@
+"""`ottla.Cluster`: brokers of one cluster in this process, which share a coordination tree."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ottla.embedded.broker import Broker, NotRunning, texts
+from ottla.embedded.thread import BrokerThread
+from ottla.embedded.tree import ClusterTree
+from ottla.errors import UnknownTopicOrPartition
+from ottla.local_cluster.settings import usual_settings
+
+
+class Member(Broker):
+    """A broker of a `Cluster`. Its cluster starts it first, and closes it; in between it may be stopped, killed and
+    started as any other.
+    """
+
+    def __init__(self, cluster: Cluster, broker_id: int, settings: Mapping[str, object], host: str) -> None:
+        super().__init__(settings, data_dir=cluster.data_dir / str(broker_id), host=host)
+        self.id = broker_id
+        self.name = f"{self.name}-{broker_id}"
+        self._cluster = cluster
+
+    def __enter__(self) -> Self:
+        raise RuntimeError(f"{self!r} is started and closed by its cluster: use that in the `with` block")
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    def _new_thread(self) -> BrokerThread:
+        tree = self._cluster._tree
+        if tree is None:
+            raise NotRunning(f"{self!r} starts with its cluster: use that in a `with` block, or call its start()")
+        return BrokerThread(self.name, {**self._settings(), "broker.id": str(self.id)}, tree)
+
+
+class Cluster:
+    """Several brokers with one coordination tree, all in this process.
+
+        with ottla.Cluster(3) as cluster:
+            cluster.create_topic("orders", partitions=6)
+            cluster.leader("orders").kill()
+
+    `cluster[1]` is the broker with the id 1, an `ottla.Broker`. `settings` are for all of them. Three brokers have
+    three replicas of everything, of which one may be missing (`min.insync.replicas` is 2), unless the settings say
+    otherwise. Without `data_dir` the data are in a temporary directory, which is removed at the end.
+
+    A broker that is killed keeps its session with the tree until `zookeeper.session.timeout.ms` has passed, as with
+    ZooKeeper. The others mostly notice sooner that it is gone, and lead instead.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        settings: Mapping[str, object] | None = None,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
+        if brokers < 1:
+            raise ValueError(f"a cluster has at least one broker, not {brokers}")
+        self._count = brokers
+        self._settings = {**usual_settings(brokers), **texts(settings or {})}
+        self._host = host
+        self._given = None if data_dir is None else Path(data_dir).absolute()
+        self._temporary: Path | None = None
+        self._tree: ClusterTree | None = None
+        self._members: dict[int, Member] = {}
+
+    def __repr__(self) -> str:
+        return f"<ottla.Cluster of {self._count}{'' if self._tree else ', not running'}>"
+
+    def __getitem__(self, broker_id: int) -> Broker:
+        """The broker with this id, from 1 on. Raises KeyError; NotRunning before the start."""
+        self._running()
+        return self._members[broker_id]
+
+    def __iter__(self) -> Iterator[Broker]:
+        """All brokers by their ids, those too that do not run now."""
+        return iter([*self._members.values()])
+
+    def __len__(self) -> int:
+        return self._count
+
+    # --- life ---
+
+    def start(self) -> Self:
+        """Starts all brokers, and returns when clients are served.
+
+        Raises:
+            BrokerFailed, ConfigError, RuntimeError: as `Broker.start` does. Unavailable: the tree cannot be opened.
+        """
+        if self._tree is not None:
+            raise RuntimeError(f"{self!r} runs already")
+        if self._given is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="ottla-"))
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            tree = ClusterTree(self.data_dir)
+            tree.start()
+            self._tree = tree
+            ids = range(1, self._count + 1)
+            self._members = {each: Member(self, each, self._settings, self._host) for each in ids}
+            for member in self._members.values():
+                member.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Stops all brokers cleanly, and removes the temporary directory.
+
+        Raises:
+            BrokerFailed: one had failed before.
+        """
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._end)
+            for member in self._members.values():
+                stack.callback(member.stop)
+
+    def _end(self) -> None:
+        tree, self._tree = self._tree, None
+        directory, self._temporary = self._temporary, None
+        try:
+            if tree is not None:
+                tree.stop()
+        finally:
+            if directory is not None:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        from ottla.embedded.waiting import in_thread
+
+        return await in_thread(self.start, otherwise=self.close)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        from ottla.embedded.waiting import in_thread
+
+        await in_thread(self.close)
+
+    # --- what there is ---
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """HOST:PORT of all brokers, as clients take it. Raises NotRunning."""
+        self._running()
+        return ",".join(member.bootstrap_servers for member in self._members.values())
+
+    @property
+    def data_dir(self) -> Path:
+        """The directory with those of the brokers, and the tree. Raises NotRunning where it is not made yet."""
+        directory = self._given or self._temporary
+        if directory is None:
+            raise NotRunning(f"{self!r} has no directory before it starts: use it in a `with` block, or call start()")
+        return directory
+
+    @property
+    def controller(self) -> Broker | None:
+        """The broker that is the controller; None while one is elected. Raises NotRunning."""
+        found = self._running().controller()
+        return None if found is None else self._members.get(found)
+
+    def leader(self, topic: str, partition: int = 0) -> Broker | None:
+        """The broker that leads a partition; None while there is none.
+
+        Raises:
+            UnknownTopicOrPartition, NotRunning.
+        """
+        state = self._running().state(topic, partition)
+        if state is None:
+            raise UnknownTopicOrPartition(f"there is no {topic}-{partition}")
+        return self._members.get(state.leader)
+
+    def in_sync(self, topic: str, partition: int = 0) -> list[int]:
+        """The ids of the brokers whose replicas of a partition are in sync.
+
+        Raises:
+            UnknownTopicOrPartition, NotRunning.
+        """
+        state = self._running().state(topic, partition)
+        if state is None:
+            raise UnknownTopicOrPartition(f"there is no {topic}-{partition}")
+        return sorted(state.isr)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        settings: Mapping[str, object] | None = None,
+        *,
+        replicas: int | None = None,
+    ) -> None:
+        """Creates a topic, and returns when its partitions have leaders. `settings` are the topic's, by Kafka's names.
+        Without `replicas` it has `default.replication.factor`.
+
+        Raises:
+            TopicAlreadyExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig, NotRunning.
+        """
+        self._running()
+        member = next((each for each in self._members.values() if each.is_running), None)
+        if member is None:
+            raise NotRunning(f"no broker of {self!r} runs: start one")
+        member._running().create_topic(name, partitions, -1 if replicas is None else replicas, texts(settings or {}))
+
+    def _running(self) -> ClusterTree:
+        if self._tree is None:
+            raise NotRunning(f"{self!r}: use it in a `with` block, or call start()")
+        return self._tree

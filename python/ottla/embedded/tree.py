@@ -1,0 +1,91 @@
+"""The coordination tree of a cluster inside a program: one file and one thread, with a session for each broker."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
+import trio
+
+from ottla.coordination import znodes
+from ottla.coordination.embedded import TREE_FILE, EmbeddedStore, EmbeddedTree
+from ottla.coordination.tree import Tree, get_or_none
+from ottla.coordination.znodes import PartitionState
+
+
+class ClusterTree:
+    """Is what ZooKeeper is to brokers that are processes: it lives while they come and go, and a session outlives a
+    broker that was killed, for as long as its timeout is.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / TREE_FILE
+        self.place = f"this process, at {self._file}"
+        self._started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="ottla-cluster-tree", daemon=True)
+
+    def start(self) -> None:
+        """Returns when there is a tree. Raises Unavailable, OSError."""
+        self._thread.start()
+        self._started.result()
+
+    def stop(self) -> None:
+        """Closes the file. The brokers have ended before."""
+        if self._thread.is_alive():
+            self._token.run_sync_soon(self._serves.cancel)
+            self._thread.join()
+
+    async def session(self) -> Tree:
+        """A session of the loop that calls it."""
+        return await self._store.session()
+
+    def left(self, tree: Tree, timeout_s: float) -> None:
+        """A broker ends without closing its session, which ends after its timeout."""
+        assert isinstance(tree, EmbeddedTree)
+        tree.leave()
+        session_id = tree.session_id
+
+        async def end() -> None:
+            await trio.sleep(timeout_s)
+            await self._store.end(session_id)
+
+        self._token.run_sync_soon(lambda: self._nursery.start_soon(end))
+
+    def controller(self) -> int | None:
+        """The id of the broker that is the controller; None while there is none."""
+        data = self._read(znodes.CONTROLLER)
+        return None if data is None else znodes.decode_controller(data)
+
+    def state(self, topic: str, partition: int) -> PartitionState | None:
+        """Who leads a partition, and who is in sync; None if there is no such partition."""
+        path = znodes.state_path(topic, partition)
+        data = self._read(path)
+        return None if data is None else PartitionState.decode(path, data)
+
+    def _read(self, path: str) -> bytes | None:
+        async def read() -> bytes | None:
+            node = await get_or_none(self._tree, path)
+            return None if node is None else node.data
+
+        return trio.from_thread.run(read, trio_token=self._token)
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._serve)
+        except BaseException as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._store = await EmbeddedStore.open(str(self._file))
+        try:
+            self._tree = await self._store.session()
+            async with trio.open_nursery() as self._nursery:
+                self._serves = self._nursery.cancel_scope
+                self._started.set_result(None)
+                await trio.sleep_forever()
+        finally:
+            await self._store.aclose()
