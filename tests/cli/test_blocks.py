@@ -1,5 +1,6 @@
 """Blocks of pages are run as they stand, but for addresses and ports, with one broker."""
 
+import json
 import os
 import shutil
 import signal
@@ -79,6 +80,16 @@ def test_a_broker_inside_a_program(tmp_path: Path) -> None:
 def test_a_cluster_inside_a_program(tmp_path: Path) -> None:
     printed = ran([sys.executable, "-c", block("python", "ottla.Cluster(3)", "docs/python.md")], tmp_path)
     assert printed.count("127.0.0.1:") == 3
+
+
+def test_a_broker_for_other_languages(tmp_path: Path) -> None:
+    (arguments,) = shown.typed(block("sh", "ottla test-broker", "docs/python.md"))
+    with running([sys.executable, "-m", "ottla", *arguments], tmp_path) as process:
+        told = json.loads(line(process))
+        assert len(told["brokers"]) == 3
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+    assert not Path(told["data_dir"]).exists()
 
 
 def test_the_fixtures_of_pytest(tmp_path: Path) -> None:

@@ -18,18 +18,20 @@ CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF)
 
 
 class Commands(click.Group):
-    """The commands are the files of this folder; only the one that is asked for is imported."""
+    """The commands are the files of this folder, with dashes for underscores; only the one that is asked for is
+    imported.
+    """
 
     def list_commands(self, context: click.Context) -> list[str]:
         """The names of all commands."""
         names = (entry.removesuffix(".py") for entry in os.listdir(os.path.dirname(__file__)) if entry.endswith(".py"))
-        return sorted(name for name in names if not name.startswith("_") and name != "main")
+        return sorted(name.replace("_", "-") for name in names if not name.startswith("_") and name != "main")
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """The command of one file."""
         if name not in self.list_commands(context):
             return None
-        command = import_module(f"ottla.cli.{name}").command
+        command = import_module(f"ottla.cli.{name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 
