@@ -349,7 +349,7 @@ MUTANTS = (
     Mutant(
         "coordination.a-tree-that-moved-is-not-marked",
         "python/ottla/broker/broker.py",
-        "            mark_moved(config, logs.directories)\n",
+        "                mark_moved(place, logs.directories)\n",
         "",
         pytest=("tests/broker/starting/test_moved.py",),
     ),
