@@ -4,12 +4,10 @@
 several; the command `ottla` is the broker and its tools.
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 from ottla import _core
-
-if TYPE_CHECKING:
-    from ottla.embedded import Broker, Cluster
 
 __version__ = _core.__version__
 __all__ = ["Broker", "Cluster", "__version__"]
@@ -23,7 +21,5 @@ if _core.DEBUG_BUILD:
 def __getattr__(name: str) -> Any:
     """Imports the broker when it is asked for: commands and readers of logs need none."""
     if name in ("Broker", "Cluster"):
-        from ottla import embedded
-
-        return getattr(embedded, name)
+        return getattr(import_module("ottla.embedded"), name)
     raise AttributeError(f"module 'ottla' has no attribute {name!r}")
