@@ -101,8 +101,8 @@ cluster: $(STAMPS)/build ## three brokers: one is killed, and every acknowledged
 
 lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directions
 	cargo fmt --check
-	$(BIN)/ruff check python tests benches
-	$(BIN)/ruff format --check python tests benches
+	$(BIN)/ruff check python tests benches examples
+	$(BIN)/ruff format --check python tests benches examples
 	$(BIN)/mypy
 	$(BIN)/python -m tests.stubtest
 	$(BIN)/lint-imports
@@ -111,8 +111,8 @@ lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directi
 
 fmt: $(STAMPS)/lint-tools ## format everything
 	cargo fmt
-	$(BIN)/ruff check --fix python tests benches
-	$(BIN)/ruff format python tests benches
+	$(BIN)/ruff check --fix python tests benches examples
+	$(BIN)/ruff format python tests benches examples
 
 test: test-rust test-python ## every test, with one judge of each kind
 

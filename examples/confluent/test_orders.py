@@ -1,0 +1,30 @@
+"""`ottla_broker` and `ottla_topic` are fixtures that pytest finds by itself."""
+
+import orders
+
+import ottla
+
+FRUIT = [("alice", "pear"), ("bob", "plum"), ("alice", "plum")]
+
+
+def test_orders_are_counted(ottla_broker, ottla_topic):
+    orders.place(ottla_broker.bootstrap_servers, ottla_topic, FRUIT)
+    assert orders.count(ottla_broker.bootstrap_servers, ottla_topic, ottla_topic, 3) == {"pear": 1, "plum": 2}
+
+
+def test_a_group_goes_on_where_it_was(ottla_broker, ottla_topic):
+    servers, group = ottla_broker.bootstrap_servers, ottla_topic
+    orders.place(servers, ottla_topic, FRUIT)
+    orders.count(servers, ottla_topic, group, 3)
+    orders.place(servers, ottla_topic, [("carol", "fig")])
+    assert orders.count(servers, ottla_topic, group, 1) == {"fig": 1}
+
+
+def test_no_order_is_lost_when_a_leader_dies():
+    with ottla.Cluster(3) as cluster:
+        cluster.create_topic("orders")
+        orders.place(cluster.bootstrap_servers, "orders", FRUIT)
+        assert orders.count(cluster.bootstrap_servers, "orders", "counts", 3) == {"pear": 1, "plum": 2}
+        cluster.leader("orders").kill()
+        orders.place(cluster.bootstrap_servers, "orders", [("carol", "fig")])
+        assert orders.count(cluster.bootstrap_servers, "orders", "counts", 1) == {"fig": 1}

@@ -1,0 +1,39 @@
+"""The projects in `examples/` pass their own tests, as they stand, in folders of their own."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.peers.skips import require
+from tests.support.waiting import PATIENCE_S
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MODULES = {"confluent": "confluent_kafka", "asyncio": "aiokafka", "kafka_python": "kafka"}
+
+
+def test_all_are_run() -> None:
+    assert sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()) == sorted(MODULES)
+    table = (EXAMPLES / "README.md").read_text()
+    assert [name for name in MODULES if f"[{name}]({name}/" not in table] == []
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("name", MODULES)
+def test_an_example_passes(name: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(MODULES[name]) is None:
+        require("clients", f"{MODULES[name]} is not installed")
+    folder = shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
