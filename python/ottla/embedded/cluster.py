@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ottla.config.usual import usual_settings
 from ottla.embedded.broker import Broker, NotRunning, texts
 from ottla.embedded.thread import BrokerThread
 from ottla.embedded.tree import ClusterTree
 from ottla.errors import UnknownTopicOrPartition
-from ottla.local_cluster.settings import usual_settings
 
 
 class Member(Broker):

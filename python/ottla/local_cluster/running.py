@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from ottla.client.blocking import BlockingConnection
+from ottla.config.usual import usual_settings
 from ottla.errors import ProtocolError
 from ottla.kafka import NO_LEADER
 from ottla.local_cluster import LocalClusterError, zookeeper
 from ottla.local_cluster.processes import Process, launch, send, wait_until
-from ottla.local_cluster.settings import usual_settings
 from ottla.local_cluster.state import FILE, LocalBroker, LocalCluster, Server, alone, existing, load
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 
