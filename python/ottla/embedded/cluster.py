@@ -209,17 +209,19 @@ class Cluster:
         *,
         replicas: int | None = None,
     ) -> None:
-        """Creates a topic, and returns when its partitions have leaders. `settings` are the topic's, by Kafka's names.
-        Without `replicas` it has `default.replication.factor`.
+        """Creates a topic, and returns when all brokers that run know it and its leaders. `settings` are the topic's,
+        by Kafka's names. Without `replicas` it has `default.replication.factor`.
 
         Raises:
             TopicAlreadyExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig, NotRunning.
         """
         self._running()
-        member = next((each for each in self._members.values() if each.is_running), None)
-        if member is None:
+        running = [each._thread for each in self._members.values() if each._thread is not None and each.is_running]
+        if not running:
             raise NotRunning(f"no broker of {self!r} runs: start one")
-        member._running().create_topic(name, partitions, -1 if replicas is None else replicas, texts(settings or {}))
+        running[0].create_topic(name, partitions, -1 if replicas is None else replicas, texts(settings or {}))
+        for thread in running:
+            thread.knows(name, partitions)
 
     def _running(self) -> ClusterTree:
         if self._tree is None:

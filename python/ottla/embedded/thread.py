@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import trio
 
@@ -19,6 +19,8 @@ from ottla.config import BrokerConfig
 from ottla.embedded.tree import ClusterTree
 
 T = TypeVar("T")
+#: How long a broker is waited for to hear of a topic.
+TOLD_S: Final = 10.0
 
 
 class BrokerFailed(RuntimeError):
@@ -80,6 +82,18 @@ class BrokerThread:
                 await Admin(cluster).create_topic(name, partitions, replicas, settings)
 
         self._call(create)
+
+    def knows(self, topic: str, partitions: int) -> None:
+        """Returns when the broker has been told of a topic: then it leads what it is to lead. Waits for a while only,
+        since nobody may be there to tell it.
+        """
+
+        async def wait() -> None:
+            known = self._broker.metadata
+            with trio.move_on_after(TOLD_S):
+                await known.wait_until(lambda: len(known.topics.get(topic, ())) >= partitions)
+
+        self._call(wait)
 
     def _call(self, work: Callable[[], Awaitable[T]]) -> T:
         """Runs `work` in the broker's loop. Raises what it raises, and BrokerFailed if there is no loop any more."""

@@ -16,6 +16,7 @@ from tests.cluster.rounds import Round
 from tests.cluster.stand import Cluster, Member
 from tests.faults.broker import settings
 from tests.peers.skips import module
+from tests.support.settings import alter
 from tests.support.waiting import PATIENCE_S, eventually
 
 module("clients", "confluent_kafka")
@@ -40,6 +41,13 @@ def all_led(cluster: Cluster, *topics: str) -> None:
                 lambda: cluster.observer.high_watermark(topic, index) is not None,  # noqa: B023
                 facts=lambda: cluster.observer.states(topic),  # noqa: B023
             )
+
+
+def advertise(cluster: Cluster, member: Member, gate: Gate | None) -> None:
+    """Has the broker tell the gate's address while it runs, or again the one that it began with."""
+    with asking.client(cluster, member) as connection:
+        value = None if gate is None else f"PLAINTEXT://{gate.address}"
+        assert alter(connection, "advertised.listeners", value, broker=str(member.id)) == (0, None)
 
 
 @contextmanager
@@ -97,13 +105,7 @@ def test_an_advertised_address_that_changes_is_watched_anew(cluster: Cluster) ->
     ):
         second = stack.enter_context(Gate(member, SECOND_PORT))
         before, controller = cluster.observer.registration(member.id), cluster.observer.controller()
-        change = admin.ConfigEntry(
-            "advertised.listeners",
-            f"PLAINTEXT://{second.address}",
-            incremental_operation=admin.AlterConfigOpType.SET,
-        )
-        broker = admin.ConfigResource(admin.ResourceType.BROKER, str(member.id), incremental_configs=[change])
-        load.admin.incremental_alter_configs([broker])[broker].result(PATIENCE_S)
+        advertise(cluster, member, second)
         second.is_watched_by(*others(cluster, member))
         # Its clients are told of the new one; what is left at the old one is closed and refused.
         gate.shut()
@@ -117,5 +119,8 @@ def test_an_advertised_address_that_changes_is_watched_anew(cluster: Cluster) ->
         second.open()
         all_led(cluster, *load.topics)
         load.writes()
+        gate.open()
+        advertise(cluster, member, None)
+        gate.is_watched_by(*others(cluster, member))
         load.finish()
     load.judge(at_least=300)
