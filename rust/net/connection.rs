@@ -199,7 +199,7 @@ impl Connection {
 
     /// The length of the frame that the socket has next, 0 while it is not there, if the connection holds little with it: less than a small
     /// frame. Costs a system call; asked only when memory is short.
-    pub fn next_small(&self) -> Option<usize> {
+    pub fn next_small(&mut self) -> Option<usize> {
         let mut bytes = [0u8; 4];
         let head = self.input.head();
         bytes[..head.len()].copy_from_slice(head);

@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::limits::ConnectionLimits;
 use super::rate::Rate;
+use super::tls::{ServerConfig, Tls};
 use super::transport::Transport;
 
 /// Where a connection comes from and where it was accepted.
@@ -34,13 +35,33 @@ pub struct Listener {
     /// How many may come in a second (`listener.name.X.max.connection.creation.rate`).
     pub rate: Option<Rate>,
     /// How the bytes of its connections move.
-    pub transport: fn(OwnedFd) -> Transport,
+    pub transport: Security,
     /// How long its connections have to say who they are before they may speak; None: everybody may speak.
     pub greeting_ms: Option<u64>,
     /// Nobody is accepted until then.
     pub rest_until_ms: Option<u64>,
     /// It rests until another connection leaves.
     pub awaits_place: bool,
+}
+
+/// The transports of a listener's connections.
+pub enum Security {
+    Plain,
+    Tls(Arc<ServerConfig>),
+    #[cfg(test)]
+    Other(fn(OwnedFd) -> Transport),
+}
+
+impl Security {
+    fn transport(&self, socket: OwnedFd) -> Option<Transport> {
+        match self {
+            Self::Plain => Some(Transport::Plain(socket)),
+            // Sessions of this configuration can be made: `Hub::secure` made one.
+            Self::Tls(config) => Some(Transport::Tls(Box::new(Tls::new(socket, config).ok()?))),
+            #[cfg(test)]
+            Self::Other(transport) => Some(transport(socket)),
+        }
+    }
 }
 
 /// What one accept brought.
@@ -77,7 +98,7 @@ impl Listener {
             connections: 0,
             connections_max: usize::MAX,
             rate: None,
-            transport: Transport::Plain,
+            transport: Security::Plain,
             greeting_ms: None,
             rest_until_ms: None,
             awaits_place: false,
@@ -132,8 +153,11 @@ impl Listener {
         if let Some(bytes) = limits.receive_buffer_bytes {
             let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, bytes);
         }
+        let Some(transport) = self.transport.transport(socket) else {
+            return Ok(Accepted::Nobody);
+        };
         Ok(Accepted::Connection(
-            (self.transport)(socket),
+            transport,
             Origin {
                 peer,
                 local,

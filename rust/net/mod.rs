@@ -10,7 +10,7 @@
 //!   seems to have come to the wrong port.
 //! * `parts`: a frame shared by the appends of its partitions.
 //! * `slots`: the order of answers, and who may pass whom.
-//! * `transport`: how the bytes of a connection move.
+//! * `transport`: how the bytes of a connection move; `tls`: how they are encrypted.
 //! * `reply`: unsent output, memory and file slices; `cold`: slices that are not in the page cache.
 //! * `meter`: what requests cost, for metrics; `times`: which part of a request's time went where.
 //! * `limits`: every bound, with its reason.
@@ -36,4 +36,5 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 pub mod times;
+pub mod tls;
 pub mod transport;

@@ -260,7 +260,7 @@ impl Output {
             )),
             Ok(count) => {
                 self.advance(count as u64);
-                Ok(Some(Ok((count, count as u64 == part))))
+                Ok(Some(Ok((count, count as u64 >= part))))
             }
             Err(error) => Ok(Some(Err(error))),
         }

@@ -3,6 +3,7 @@
 mod descriptors;
 mod memory;
 mod sessions;
+mod tls;
 mod transports;
 mod waiting;
 

@@ -2,10 +2,11 @@
 //!
 //! The hub's connections and the replica fetcher's read and write through it, and wait for its
 //! descriptor. A transport may hold bytes that it took from the socket and nobody has read yet
-//! (`buffered`). The system reports nothing of them, so a reader asks before it waits.
+//! (`buffered`), or the end behind them. The system reports nothing of them, so a reader asks before it
+//! waits (`holds`).
 //!
-//! There is the plain one. One that encrypts is another variant: it reads and encrypts what a plain one
-//! leaves to `sendfile`.
+//! There is the plain one, and one that encrypts (`tls`): it reads and encrypts what the plain one leaves to
+//! `sendfile`.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,11 +16,15 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
+use super::tls::Tls;
+
 /// Nothing here waits: `Errno::AGAIN` says that it would.
 #[derive(Debug)]
 pub enum Transport {
     /// TCP as it is.
     Plain(OwnedFd),
+    /// TLS over TCP, on the server's side.
+    Tls(Box<Tls>),
     /// Takes all that the socket has, and gives it in small parts.
     #[cfg(test)]
     Holding(OwnedFd, std::cell::RefCell<Vec<u8>>),
@@ -29,6 +34,7 @@ impl AsFd for Transport {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Plain(socket) => socket.as_fd(),
+            Self::Tls(session) => session.as_fd(),
             #[cfg(test)]
             Self::Holding(socket, _) => socket.as_fd(),
         }
@@ -42,6 +48,7 @@ impl Transport {
             Self::Plain(socket) => {
                 rustix::net::recv(&*socket, to, RecvFlags::DONTWAIT).map(|(count, _)| count)
             }
+            Self::Tls(session) => session.read(to),
             #[cfg(test)]
             Self::Holding(socket, held) => holding::read(socket, held, to),
         }
@@ -54,6 +61,8 @@ impl Transport {
                 let mut vector = [IoSliceMut::new(first), IoSliceMut::new(second)];
                 rustix::io::readv(&*socket, &mut vector)
             }
+            // What belongs to the second stays in the session, which says so.
+            Self::Tls(session) => session.read(first),
             #[cfg(test)]
             Self::Holding(socket, held) => holding::read(socket, held, first),
         }
@@ -65,6 +74,13 @@ impl Transport {
             Self::Plain(socket) => {
                 let spare = spare_capacity(to);
                 rustix::net::recv(&*socket, spare, RecvFlags::DONTWAIT).map(|(count, _)| count)
+            }
+            Self::Tls(session) => {
+                let before = to.len();
+                to.resize(to.capacity(), 0);
+                let read = session.read(&mut to[before..]);
+                to.truncate(before + read.unwrap_or(0));
+                read
             }
             #[cfg(test)]
             Self::Holding(socket, held) => {
@@ -78,10 +94,11 @@ impl Transport {
     }
 
     /// Copies the next bytes to `to` and leaves them there.
-    pub fn peek(&self, to: &mut [u8]) -> Result<usize, Errno> {
+    pub fn peek(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         match self {
-            Self::Plain(socket) => rustix::net::recv(socket, to, flags).map(|(count, _)| count),
+            Self::Plain(socket) => rustix::net::recv(&*socket, to, flags).map(|(count, _)| count),
+            Self::Tls(session) => session.peek(to),
             #[cfg(test)]
             Self::Holding(socket, held) => holding::peek(socket, held, to),
         }
@@ -96,8 +113,25 @@ impl Transport {
     pub fn buffered(&self) -> usize {
         match self {
             Self::Plain(_) => 0,
+            Self::Tls(session) => session.buffered(),
             #[cfg(test)]
             Self::Holding(_, held) => held.borrow().len(),
+        }
+    }
+
+    /// Something can be read although the system reports nothing: bytes, or the end.
+    pub fn holds(&self) -> bool {
+        match self {
+            Self::Tls(session) => session.holds(),
+            _ => self.buffered() > 0,
+        }
+    }
+
+    /// Memory for bytes of the connection that nobody else counts.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Tls(session) => session.memory_bytes(),
+            _ => 0,
         }
     }
 
@@ -108,9 +142,12 @@ impl Transport {
         matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(count) if count > 0)
     }
 
-    /// Writes `pieces` in their order, as much as it takes. `is_followed`: more follows at once, and should
-    /// travel with it.
+    /// Writes `pieces` in their order, as much as it takes: the next call begins with what is left of them.
+    /// `is_followed`: more follows at once, and should travel with it.
     pub fn write(&mut self, pieces: &[IoSlice<'_>], is_followed: bool) -> Result<usize, Errno> {
+        if let Self::Tls(session) = self {
+            return session.write(pieces, is_followed);
+        }
         let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         flags.set(SendFlags::MORE, is_followed);
         match pieces {
@@ -122,15 +159,26 @@ impl Transport {
         }
     }
 
-    /// Writes at most `count` bytes of a file. 0: the file ends there.
+    /// Writes at most `count` bytes of a file, or as many as an earlier call was asked for from the same position. 0:
+    /// the file ends there.
     pub fn write_file(
         &mut self,
         file: BorrowedFd<'_>,
         position: u64,
         count: usize,
     ) -> Result<usize, Errno> {
+        if let Self::Tls(session) = self {
+            return session.write_file(file, position, count);
+        }
         let mut position = position;
         rustix::fs::sendfile(self.as_fd(), file, Some(&mut position), count)
+    }
+
+    /// Takes leave of the other side, as far as the socket takes that. Nothing is written afterwards.
+    pub fn close(&mut self) {
+        if let Self::Tls(session) = self {
+            session.close();
+        }
     }
 }
 

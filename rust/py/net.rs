@@ -9,6 +9,7 @@ mod hub;
 mod measured;
 mod produce;
 mod request;
+mod tls;
 
 use pyo3::prelude::*;
 
@@ -34,5 +35,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<fetch::FetchRequest>()?;
     module.add_class::<fetch::PartitionToRead>()?;
     module.add_class::<FetchRow>()?;
+    module.add_class::<tls::Tls>()?;
     module.add_class::<request::Request>()
 }

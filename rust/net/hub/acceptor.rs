@@ -231,6 +231,11 @@ impl Acceptor {
         listeners.find(|one| Arc::ptr_eq(&one.name, &origin.listener))
     }
 
+    /// The listener that a connection came to is still open.
+    pub fn is_open(&mut self, origin: &Origin) -> bool {
+        self.listener(origin).is_some()
+    }
+
     /// How many connections come from the address.
     pub fn held_by(&self, origin: &Origin) -> usize {
         self.per_ip.count(origin.peer.ip())

@@ -12,7 +12,10 @@ impl<T> Hub<T> {
                 Place::Nowhere => return Ok(()),
                 Place::OfAnIdleOne => {
                     if !self.close_idlest() && !self.acceptor.lock().is_protected(index) {
-                        self.joint.ask_for_room();
+                        let handshakes = self.handshakes.as_ref();
+                        if !handshakes.is_some_and(Handshakes::make_room) {
+                            self.joint.ask_for_room();
+                        }
                         self.acceptor.lock().rest(index, self.now_ms);
                         self.set_timer();
                         return Ok(());
@@ -89,7 +92,9 @@ impl<T> Hub<T> {
             entry,
         };
         let number = self.joint.place();
-        if number == self.number {
+        if let (Transport::Tls(_), Some(handshakes)) = (&arrival.transport, &self.handshakes) {
+            handshakes.begin(number, arrival);
+        } else if number == self.number {
             self.take_in(arrival);
         } else {
             self.joint.send(number, arrival);
@@ -126,7 +131,12 @@ impl<T> Hub<T> {
             };
         }
         self.watch_idleness(&connection);
+        // What came behind a handshake is here already.
+        let holds = connection.transport.holds();
         self.connections.put(connection);
+        if holds {
+            self.became_ready(id, EventFlags::IN);
+        }
         self.set_timer();
     }
 

@@ -28,6 +28,7 @@ mod acceptor;
 mod answers;
 mod arrivals;
 mod gate;
+mod handshakes;
 mod hubs;
 mod joint;
 mod reservations;
@@ -36,6 +37,7 @@ mod turns;
 mod waiting;
 
 use acceptor::Acceptor;
+use handshakes::Handshakes;
 pub use hubs::Hubs;
 use joint::{Arrival, Joint};
 pub use reservations::Reserved;
@@ -68,7 +70,7 @@ use super::limits::{
     SHARED_READ_BYTES, SMALL_FRAME_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, TURN_ROUNDS_MAX,
     VISIT_FRAMES_MAX,
 };
-use super::listeners::{Accepted, Listener, Origin, PerIp};
+use super::listeners::{Accepted, Listener, Origin, PerIp, Security};
 use super::meter::Meter;
 use super::rate::{Rate, Window};
 use super::reply::Sent;
@@ -184,6 +186,8 @@ pub struct Hub<T> {
     wake: Arc<Wake>,
     shared: Arc<Shared>,
     acceptor: Arc<Mutex<Acceptor>>,
+    /// Where connections with TLS are until they are in, once a listener has it.
+    handshakes: Option<Handshakes>,
     connections: Table,
     /// The bytes that a read brings, for one connection after the other.
     brought: Box<[u8]>,
@@ -247,6 +251,7 @@ impl<T> Hub<T> {
             beside_ready: false,
             completions: Arc::new(Completions::with_wake(Arc::clone(&wake))),
             acceptor,
+            handshakes: None,
             shared,
             connections: Table::of(number),
             // Room for the bytes of an incomplete length in front of what a read brings.
@@ -321,7 +326,7 @@ impl<T> Hub<T> {
     #[cfg(test)]
     pub fn wrap(&mut self, name: &str, transport: fn(OwnedFd) -> Transport) {
         for listener in self.acceptor.lock().named(name) {
-            listener.transport = transport;
+            listener.transport = Security::Other(transport);
         }
     }
 
@@ -367,6 +372,8 @@ impl<T> Hub<T> {
     /// Reads no more. What was read is still handed out and answered; a connection that is owed nothing is closed.
     pub fn drain(&mut self) {
         self.stop_accepting();
+        // Those who are not in yet are owed nothing.
+        self.handshakes = None;
         self.draining = true;
         // Whoever waits for the last connection to end looks again, even if there is none.
         self.wake.signal();

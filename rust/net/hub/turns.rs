@@ -313,7 +313,7 @@ impl<T> Hub<T> {
             return;
         }
         // Epoll says nothing of what the transport holds.
-        let holds = connection.transport.buffered() > 0
+        let holds = connection.transport.holds()
             && !self.draining
             && connection.may_read(&self.shared.limits);
         connection.readable |= holds;
@@ -378,7 +378,9 @@ impl<T> Hub<T> {
 
     /// Brings the budget up to date with the connection's unsent answers.
     pub(super) fn account(&self, connection: &mut Connection) {
-        let bytes = connection.output.memory_bytes() + connection.slot_bytes;
+        let bytes = connection.output.memory_bytes()
+            + connection.slot_bytes
+            + connection.transport.memory_bytes();
         if bytes != connection.charged {
             self.shared
                 .budget
@@ -393,6 +395,7 @@ impl<T> Hub<T> {
     /// Closes a connection that was taken from the table.
     pub(super) fn end(&mut self, mut connection: Box<Connection>, reason: Option<String>) {
         connection.output.clear();
+        connection.transport.close();
         self.time(&mut connection);
         self.shared.budget.answers_changed(connection.charged, 0);
         self.connections.remove(connection.id);

@@ -14,6 +14,7 @@ use super::completions::{Completion, Completions, Outcome};
 use super::direct::{self, Direct, Lease, Terms, Turn, Unacknowledged};
 use super::measured::{self, ApiFigures};
 use super::request::Request;
+use super::tls::Tls;
 use crate::direct::serving::Threads;
 use crate::net::admission::Api;
 use crate::net::hub::{self, Event};
@@ -177,6 +178,11 @@ impl Hub {
     fn listen(&self, host: &str, port: u16, name: &str) -> PyResult<u16> {
         let listening = self.hubs.loops().lock().listen(host, port, name);
         listening.map_err(os_error)
+    }
+
+    fn secure(&self, name: &str, tls: &Tls) -> PyResult<()> {
+        let secured = self.hubs.loops().lock().secure(name, &tls.0);
+        secured.map_err(os_error)
     }
 
     fn serve_beside(&self) -> PyResult<()> {
