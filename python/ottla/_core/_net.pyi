@@ -50,6 +50,20 @@ class ApiFigures:
     def errors(self) -> list[tuple[int, int]]: ...  # code (0 too), how often it stood in an answer
 
 @final
+class Tls:
+    # PEM, but for names. Raises ValueError(the argument that is wrong, how)
+    def __new__(
+        cls,
+        *,
+        certificates: str,
+        key: str,
+        trusted: str,
+        client_auth: str,
+        protocols: list[str],
+        suites: list[str],
+    ) -> Self: ...
+
+@final
 class Hub:
     def __new__(
         cls,
@@ -72,6 +86,8 @@ class Hub:
     def serve_beside(self) -> None: ...  # starts the threads, which end with `close`. Raises OSError
     def fileno(self) -> int: ...
     def listen(self, host: str, port: int, name: str) -> int: ...
+    # connections that come to the listener from now on have TLS. Raises OSError
+    def secure(self, name: str, tls: Tls) -> None: ...
     # connections that come to the listener from now on may speak only when `let_speak` says so
     def greet(self, name: str, greeting_ms: int | None) -> None: ...
     # before the answer to the request that told who the client is

@@ -12,7 +12,8 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from ottla.config import BrokerConfig, Endpoint
+from ottla.broker import tls
+from ottla.config import BrokerConfig, ConfigError, Endpoint
 from ottla.net import Server
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ class Addresses:
         self.listening: list[Endpoint] = []
 
     def listen(self) -> None:
-        """Opens every listener. Raises OSError, naming the address, if one cannot be had."""
+        """Opens every listener. Raises OSError, naming the address, if one cannot be had, and ConfigError for one that
+        cannot be secured.
+        """
         for endpoint in self._config.listeners:
-            self._open(endpoint)
+            self._open(endpoint, self._config)
         self._advertise(self._config)
 
     def change(self, config: BrokerConfig) -> None:
@@ -48,14 +51,16 @@ class Addresses:
         for name, endpoint in wanted.items():
             if name not in open_names:
                 try:
-                    logger.info("listener %s is open", self._open(endpoint))
-                except OSError as error:
+                    logger.info("listener %s is open", self._open(endpoint, config))
+                except (OSError, ConfigError) as error:
                     logger.error("listener %s is not opened: %s", endpoint, error)
         self._advertise(config)
 
-    def _open(self, endpoint: Endpoint) -> Endpoint:
+    def _open(self, endpoint: Endpoint, config: BrokerConfig) -> Endpoint:
+        secured = tls.of_listener(config, endpoint)
+        tls.warn_of_expiry(config, endpoint)
         try:
-            port = self._server.listen(endpoint.host, endpoint.port, endpoint.name)
+            port = self._server.listen(endpoint.host, endpoint.port, endpoint.name, secured)
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {endpoint.address}: {error.strerror or error}") from error
         endpoint = endpoint._replace(port=port)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla._core import Disconnected
-from ottla.broker import connection_limits, identity, leaving, loggers, parts, reconfiguration, untold
+from ottla.broker import connection_limits, identity, leaving, loggers, parts, reconfiguration, tls, untold
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.failing_directories import FailingDirectories
@@ -169,6 +169,7 @@ class Broker:
         whose tree is lost (see `ottla.broker.tree`). `shared` is the tree of brokers in one process.
         """
         place = place_of(config, shared)
+        tls.check(config)
         at("opening the log directories and the coordination tree")
         async with (
             LogManager.open(config, is_alone=place is None) as logs,

@@ -9,6 +9,7 @@ key store without a listener that uses it. Inert settings are named in a warning
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
 from typing import Final
@@ -69,6 +70,16 @@ INERT: Final = (
 """Settings that are not refused and have no effect, and why; `*` is any rest of a name."""
 
 
+def serves_tls() -> bool:
+    """True if listeners with TLS are served: only for tests, where a variable says so, as long as parts are missing."""
+    return os.environ.get("OTTLA_TLS") == "1"
+
+
+def is_for_tls(name: str) -> bool:
+    """True if a setting is of listeners with TLS, and these are served."""
+    return serves_tls() and base_name(name).startswith("ssl.")
+
+
 def base_name(name: str) -> str:
     """The name of the setting that `name` stands for, also behind `listener.name.LISTENER.`.
 
@@ -84,7 +95,7 @@ def inert_because(name: str) -> str | None:
     concern.
     """
     base = base_name(name)
-    if base in REFUSED:
+    if base in REFUSED or is_for_tls(name):
         return None
     for names, reason in INERT:
         if any(base.startswith(name[:-1]) if name.endswith("*") else base == name for name in names):
@@ -106,7 +117,7 @@ def refusal(name: str, text: str, ignored: Collection[str]) -> ConfigError | Non
     `ignored` is the value of `security.settings.ignored`.
     """
     base = base_name(name)
-    if base not in REFUSED or name in ignored or base in ignored or not _asks(name, base, text):
+    if base not in REFUSED or is_for_tls(name) or name in ignored or base in ignored or not _asks(name, base, text):
         return None
     setting = base_setting(name)
     shown = name if setting is None or setting.is_sensitive else f"{name}={text.strip()}"

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from ottla._core import Completion, Disconnected, Hub, Request, Served
+from ottla._core import Completion, Disconnected, Hub, Request, Served, Tls
 from ottla.logging_setup import Repeated
 from ottla.net.guard import failed
 from ottla.net.idle import Event, Turns, is_taken
@@ -84,12 +84,19 @@ class Server:
         self._drained = trio.Event()
         self._failure: BaseException | None = None
 
-    def listen(self, host: str, port: int, name: str = "PLAINTEXT") -> int:
-        """Listens on an address and returns the port; port 0 takes any free one.
+    def listen(self, host: str, port: int, name: str = "PLAINTEXT", tls: Tls | None = None) -> int:
+        """Listens on an address and returns the port; port 0 takes any free one. With `tls`, connections are encrypted.
 
         Clients may connect from now on, and are served by `run`. Raises OSError if the address is not to be had.
         """
-        return self.hub.listen(host, port, name)
+        port = self.hub.listen(host, port, name)
+        if tls is not None:
+            try:
+                self.hub.secure(name, tls)  # nobody is accepted before this turn of the loop is over
+            except OSError:
+                self.hub.stop_listening(name)
+                raise
+        return port
 
     def stop_listening(self, name: str) -> None:
         """Closes the listeners of this name; their connections end when their requests are answered."""
