@@ -6,6 +6,7 @@ SETTINGS = "tests/config/test_security.py"
 LOGS = "tests/test_logging_setup.py"
 HTTP = "tests/metrics/test_http.py"
 ACCESS = "storage::access::tests"
+TLS = "net::tests::tls"
 
 MUTANTS = (
     Mutant(
@@ -91,5 +92,34 @@ MUTANTS = (
         '    return user not in ("", ".", "..")\n',
         '    return user != ""\n',
         pytest=("tests/broker/admin/test_credentials.py::test_names_that_no_path_can_have",),
+    ),
+    # --- TLS ---
+    Mutant(
+        "tls.a-connection-that-is-cut-off-has-ended-well",
+        "rust/net/tls/mod.rs",
+        "(Some(End::Cut), 0) => Err(Errno::CONNRESET),",
+        "(Some(End::Cut), 0) => Ok(0),",
+        cargo=(f"{TLS}::an_end_without_good_bye_is_a_broken_connection",),
+    ),
+    Mutant(
+        "tls.an-end-behind-the-last-request-is-not-seen",
+        "rust/net/tls/mod.rs",
+        "self.buffered() > 0 || self.end.is_some()",
+        "self.buffered() > 0",
+        cargo=(f"{TLS}::the_end_is_there_to_be_read_without_the_socket",),
+    ),
+    Mutant(
+        "tls.each-slice-of-a-file-is-its-first",
+        "rust/net/tls/mod.rs",
+        "position + written as u64",
+        "position",
+        cargo=(f"{TLS}::hubs::slices_of_files_are_encrypted",),
+    ),
+    Mutant(
+        "tls.a-certificate-that-is-required-is-only-wished-for",
+        "rust/net/tls/config.rs",
+        "ClientAuth::Required => verifier,",
+        "ClientAuth::Required => verifier.allow_unauthenticated(),",
+        cargo=(f"{TLS}::hubs::a_certificate_is_asked_for_where_it_is_required",),
     ),
 )

@@ -117,7 +117,7 @@ def refusal(name: str, text: str, ignored: Collection[str]) -> ConfigError | Non
     `ignored` is the value of `security.settings.ignored`.
     """
     base = base_name(name)
-    if base not in REFUSED or is_for_tls(name) or name in ignored or base in ignored or not _asks(name, base, text):
+    if base not in REFUSED or name in ignored or base in ignored or is_for_tls(name) or not _asks(name, base, text):
         return None
     setting = base_setting(name)
     shown = name if setting is None or setting.is_sensitive else f"{name}={text.strip()}"

@@ -45,8 +45,8 @@ pub enum Part {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wrong(pub Part, pub String);
 
-/// Makes the part that all sessions of a listener share. Its key for tickets is its own: a client that was let in elsewhere
-/// shows its certificate here.
+/// Makes the part that all sessions of a listener share. Its key for tickets is its own: a client that was let in
+/// elsewhere shows its certificate here.
 pub fn server_config(given: &Given<'_>) -> Result<Arc<ServerConfig>, Wrong> {
     let versions = versions(given.protocols)?;
     let provider = Arc::new(CryptoProvider {
