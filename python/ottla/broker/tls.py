@@ -1,8 +1,9 @@
 """TLS on listeners: the certificate, key and trusted certificates that Kafka's settings name, as PEM.
 
 The settings are those of Kafka: `ssl.NAME`, or `listener.name.LISTENER.ssl.NAME` for one listener alone. Keys and
-certificates stand in a file (`keystore.location`, `truststore.location`) or in the settings themselves (KIP-651). What
-is wrong is said in one line, which names the setting, before the broker has opened anything.
+certificates stand in a file (`keystore.location`, `truststore.location`) or in the settings themselves (KIP-651). A key
+that is encrypted needs the package `cryptography`. What is wrong is said in one line, which names the setting, before
+the broker has opened anything.
 
 Listeners with TLS are served only where `OTTLA_TLS=1` is set (`ottla.config.security.serves_tls`), and none of these
 settings is among the effective ones (`ottla.config.effective`) before that is gone.
@@ -177,16 +178,30 @@ class _Settings:
         return _Text(pem(content.decode("latin-1")), setting, place)
 
     def _plain(self, found: _Text) -> _Text:
-        """The same, if its key is not encrypted."""
-        kinds = [kind for kind, _ in found.pem if kind.endswith("PRIVATE KEY")]
-        texts = found.pem.of("PRIVATE KEY")
-        if "ENCRYPTED PRIVATE KEY" in kinds or any("ENCRYPTED" in text for text in texts):
+        """The same with a key that is not encrypted: Kafka 2.7 takes no others in files."""
+        from ottla.client.stores import pem
+
+        keys = found.pem.of("PRIVATE KEY")
+        if not any("ENCRYPTED" in key for key in keys):
+            return found
+        setting = self.name("key.password")
+        if (password := self.text("key.password")) is None:
+            raise self.wrong(setting, f"{found.place}: the key is encrypted, and {setting} is not set")
+        try:
+            from cryptography.hazmat.primitives import serialization
+        except ImportError:
             raise self.wrong(
-                found.setting,
-                f"{found.place}: the key is encrypted, which Ottla does not read; write it without a password, in a "
-                "file that only the broker can read (openssl pkey -in FILE -out key.pem)",
-            )
-        return found
+                setting,
+                f"{found.place}: the key is encrypted, which needs the package cryptography: pip install cryptography",
+            ) from None
+        try:
+            key = serialization.load_pem_private_key(keys[0].encode(), password.encode())
+        except (ValueError, TypeError):
+            raise self.wrong(setting, f"{found.place}: the key cannot be opened with {setting}") from None
+        text = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return found._replace(pem=pem(text.decode()))
 
 
 def validity(certificate: str) -> tuple[datetime, datetime]:

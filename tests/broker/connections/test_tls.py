@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes
 from ottla.broker.tls import validity
 from ottla.client import Security
 from ottla.client.errors import TlsFailed
+from tests.peers.apache import tool
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
@@ -79,7 +80,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "listeners": listeners(plaintext=plain, ssl=open_port, mutual=mutual_port),
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,MUTUAL:SSL",
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": store(folder / "broker.pem", own),
+        "ssl.keystore.location": store(folder / "broker.pem", own, "key secret"),
+        "ssl.key.password": "key secret",
         # The other listener has its key in settings, in one line each as files of properties have them.
         "listener.name.mutual.ssl.keystore.key": own.key_pem().replace("\n", " "),
         "listener.name.mutual.ssl.keystore.certificate.chain": own.certificate_pem.replace("\n", " "),
@@ -233,6 +235,36 @@ def test_openssl(secured: Secured) -> None:
     assert "renegotiation" in s_client("-tls1_2", said=b"R\n")
 
 
+@pytest.mark.judge
+@pytest.mark.parametrize("version", ["2.7.2", "3.9.2", "4.3.1"])
+@pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
+def test_java(secured: Secured, version: str, protocol: str) -> None:
+    """With a certificate of its own, and the broker's name checked."""
+    own = certified("java", secured.authority)
+    file = secured.folder / f"java-{version}-{protocol}.properties"
+    settings = {
+        "security.protocol": "SSL",
+        "ssl.enabled.protocols": protocol,
+        "ssl.protocol": protocol,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": secured.trusted,
+        "ssl.keystore.location": own.pkcs12(secured.folder / f"java-{version}.p12", "secret"),
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.password": "secret",
+        "ssl.key.password": "secret",
+    }
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    server = ("--bootstrap-server", f"localhost:{secured.mutual_port}", "--topic", f"java-{version}-{protocol}")
+    values = [f"{number} {'x' * 500}" for number in range(2000)]
+    text = "\n".join(values) + "\n"
+    producers, consumers = ("--producer.config", "--consumer.config")
+    if version == "4.3.1":
+        producers = consumers = "--command-config"
+    tool(version, "console-producer", *server, producers, str(file), stdin=text)
+    read = ("--from-beginning", "--max-messages", "2000", consumers, str(file))
+    assert tool(version, "console-consumer", *server, *read).splitlines() == values
+
+
 # --- settings ---
 
 
@@ -282,8 +314,10 @@ def test_keys_that_cannot_be_used(brokers: Brokers, tmp_path: Path) -> None:
     said = started(brokers, tmp_path, ssl_keystore_location=path)
     assert f"ssl.keystore.location={path}: the key does not belong to the certificate" in said
     store(path, one, "secret")
-    said = started(brokers, tmp_path, ssl_keystore_location=path, ssl_key_password="secret")
-    assert "the key is encrypted, which Ottla does not read" in said
+    said = started(brokers, tmp_path, ssl_keystore_location=path)
+    assert "the key is encrypted, and ssl.key.password is not set" in said
+    said = started(brokers, tmp_path, ssl_keystore_location=path, ssl_key_password="wrong")
+    assert "the key cannot be opened with ssl.key.password" in said
     path.write_text(one.certificate_pem)
     assert "the key is no private key" in started(brokers, tmp_path, ssl_keystore_location=path)
 
