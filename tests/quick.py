@@ -40,6 +40,8 @@ ROOMS = {
     "python/ottla/config/": ["tests/config"],
     "python/ottla/controller/": ["tests/controller/test_decisions.py", "tests/controller/test_controller.py"],
     "python/ottla/coordination/": ["tests/coordination"],
+    "python/ottla/embedded/": ["tests/embedded"],
+    "python/ottla/testing/": ["tests/embedded/test_fixtures.py"],
     "python/ottla/doctor/": ["tests/doctor"],
     "python/ottla/group/": ["tests/group"],
     "python/ottla/local_cluster/": ["tests/local_cluster"],

@@ -76,8 +76,23 @@ for found in pkgutil.walk_packages(ottla.__path__, "ottla.", onerror=lambda name
     serving = {"h11", "prometheus_client"}
     extras = {"pyarrow", "pyspark", "matplotlib", "numpy", "cryptography"} | serving
     rooms = ("ottla.spark", "ottla.pipelines", "ottla.metrics", "ottla.broker.watching.", "ottla.config.ciphers")
+    # Whoever imports the fixtures of pytest has it.
+    missing = [row for row in missing if row != ["ottla.testing", "pytest"]]
     assert [(module, package) for module, package in missing if package not in extras] == []
     assert [module for module, _ in missing if not module.startswith(rooms)] == []
+
+
+def test_a_broker_inside_a_program(environment: Path) -> None:
+    script = """
+import ottla
+with ottla.Broker() as broker:
+    broker.create_topic("t")
+    print(broker.is_running)
+with ottla.Cluster(2) as cluster:
+    cluster.create_topic("t")
+    print(cluster.in_sync("t"))
+"""
+    assert run(environment, "python", "-c", script).split("\n")[:2] == ["True", "[1, 2]"]
 
 
 def test_a_broker_and_its_clients_run(environment: Path) -> None:
