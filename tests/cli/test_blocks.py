@@ -73,8 +73,8 @@ def test_a_log(tmp_path: Path) -> None:
 
 
 def test_a_broker_inside_a_program(tmp_path: Path) -> None:
-    printed = ran([sys.executable, "-c", block("python", "ottla.Broker()", "docs/python.md")], tmp_path)
-    assert printed.startswith("127.0.0.1:")
+    for code in (block("python", "ottla.Broker()", "docs/python.md"), block("python", "ottla.Broker()")):
+        assert ran([sys.executable, "-c", code], tmp_path).startswith("127.0.0.1:")
 
 
 def test_a_cluster_inside_a_program(tmp_path: Path) -> None:
