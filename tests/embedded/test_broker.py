@@ -174,6 +174,29 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     broker.stop()  # it may be
 
 
+def test_a_wait_for_the_start_can_be_interrupted(tmp_path: Path) -> None:
+    """The controller cannot reach the address that the broker tells others, and so it does not get ready."""
+    lines = f"""
+import logging, ottla, sys, threading
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+broker = ottla.Broker({{"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}}, data_dir={str(tmp_path)!r})
+try:
+    broker.start()
+except KeyboardInterrupt:
+    print("interrupted", broker.is_running, [one.name for one in threading.enumerate() if "broker" in one.name])
+"""
+    with subprocess.Popen([sys.executable, "-u", "-c", lines], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        for line in program.stdout:
+            if "is registered with epoch" in line:
+                program.send_signal(signal.SIGINT)
+            if line.startswith("interrupted"):
+                break
+        assert line == "interrupted False []\n"
+        assert program.wait(PATIENCE_S) == 0
+    assert (tmp_path / CLEAN).exists()
+
+
 def test_a_broker_that_fails_says_so() -> None:
     def fails() -> None:
         raise LookupError("a fault in the broker")

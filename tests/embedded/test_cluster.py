@@ -137,6 +137,8 @@ def test_clusters_know_nothing_of_each_other() -> None:
 def test_mistakes_are_told(cluster: ottla.Cluster) -> None:
     with pytest.raises(ValueError, match="at least one broker"):
         ottla.Cluster(0)
+    with pytest.raises(ValueError, match="ids from 1 on"):
+        ottla.Cluster(2, {"broker.id": 7})
     with pytest.raises(RuntimeError, match="runs already"):
         cluster.start()
     with pytest.raises(RuntimeError, match="closed by its cluster"), cluster[1]:

@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "embedded.nobody-stops-it-at-the-end-of-the-program",
         "python/ottla/embedded/thread.py",
-        "            thread.stop()\n",
+        "            thread._cancel()\n            thread._thread.join()\n",
         "            pass\n",
         pytest=(f"{_BROKER}test_a_program_that_ends_stops_it",),
     ),

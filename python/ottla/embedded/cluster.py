@@ -67,6 +67,8 @@ class Cluster:
     ) -> None:
         if brokers < 1:
             raise ValueError(f"a cluster has at least one broker, not {brokers}")
+        if "broker.id" in (settings or {}):
+            raise ValueError("the brokers of a cluster have the ids from 1 on; leave broker.id out of the settings")
         self._count = brokers
         self._settings = {**usual_settings(brokers), **texts(settings or {})}
         self._host = host

@@ -34,26 +34,26 @@ class BrokerThread:
         self._name = name
         self._shared = shared
         self._config = BrokerConfig.load(None, settings)
-        self._started: Future[tuple[Broker, trio.lowlevel.TrioToken, trio.CancelScope]] = Future()
+        self._begun: Future[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = Future()
+        self._started: Future[Broker] = Future()
         self._failure: BaseException | None = None
         # A program that forgets to stop it ends all the same; `_at_exit` stops it before that.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Returns when clients are served. Raises BrokerFailed."""
+        """Returns when clients are served. Raises BrokerFailed. An interrupt of the wait ends the start, too."""
         _alive.add(self)
         self._thread.start()
+        self._token, self._serves = self._begun.result()
         try:
-            broker, self._token, self._serves = self._started.result()
+            self._broker = broker = self._started.result()
         except BaseException as error:
-            if not self._started.done() or self._started.exception() is None:
-                # The wait was interrupted: nobody would stop what comes of the start.
-                self._started.add_done_callback(_undo)
-                raise
+            self._cancel()
             self._thread.join()
+            if self._failure is None:
+                raise
             cause = _cause(error)
-            raise BrokerFailed(f"{self._name} cannot start: {cause}") from cause
-        self._broker = broker
+            raise BrokerFailed(f"{self._name} cannot start: {_said(cause)}") from cause
         self.address = broker.address
         self.port = broker.addresses.listening[0].port
 
@@ -63,11 +63,16 @@ class BrokerThread:
 
     def stop(self) -> None:
         """Waits for a clean end. Raises BrokerFailed if it failed before."""
-        self._end(lambda: self._serves.cancel())
+        self._cancel()
+        self._thread.join()
+        self._check()
 
     def kill(self) -> None:
         """Waits for an end that leaves things as a killed process does. Raises BrokerFailed if it failed before."""
-        self._end(self._die)
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._die)
+        self._thread.join()
+        self._check()
 
     def _die(self) -> None:
         if self._shared is not None:
@@ -103,32 +108,30 @@ class BrokerThread:
             self._check()
             raise BrokerFailed(f"{self._name} has ended meanwhile") from None
 
-    def _end(self, how: Callable[[], None]) -> None:
+    def _cancel(self) -> None:
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(how)
-        self._thread.join()
-        self._check()
+            self._token.run_sync_soon(self._serves.cancel)
 
     def _check(self) -> None:
         if self._failure is not None:
             cause = _cause(self._failure)
-            raise BrokerFailed(f"{self._name} has failed: {cause}") from cause
+            raise BrokerFailed(f"{self._name} has failed: {_said(cause)}") from cause
 
     def _run(self) -> None:
         try:
             trio.run(self._serve)
         except BaseException as error:
-            if self._started.done():
-                self._failure = error
-            else:
+            self._failure = error
+            if not self._started.done():
                 self._started.set_exception(error)
         finally:
             _alive.discard(self)
 
     async def _serve(self) -> None:
         with trio.CancelScope() as serves:
+            self._begun.set_result((trio.lowlevel.current_trio_token(), serves))
             async with Broker.start(self._config, shared=self._shared) as broker:
-                self._started.set_result((broker, trio.lowlevel.current_trio_token(), serves))
+                self._started.set_result(broker)
                 await trio.sleep_forever()
 
 
@@ -141,9 +144,11 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _undo(started: Future[tuple[Broker, trio.lowlevel.TrioToken, trio.CancelScope]]) -> None:
-    if started.exception() is None:
-        started.result()[2].cancel()
+def _said(error: BaseException) -> str:
+    """The text of an error, without a number."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
 
 
 _alive: weakref.WeakSet[BrokerThread] = weakref.WeakSet()
@@ -153,5 +158,6 @@ _alive: weakref.WeakSet[BrokerThread] = weakref.WeakSet()
 def _at_exit() -> None:
     """Stops those that run when the program ends."""
     for thread in [*_alive]:
-        if thread.is_alive and thread._started.done() and thread._started.exception() is None:
-            thread.stop()
+        if thread.is_alive and thread._begun.done():
+            thread._cancel()
+            thread._thread.join()
