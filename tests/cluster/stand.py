@@ -465,6 +465,17 @@ class Cluster:
             facts=lambda: {topic: (self.observer.states(topic), self.log_ends(topic)) for topic in topics},
         )
 
+    def all_led(self, *topics: str) -> None:
+        """Waits until all replicas are in sync, and each leader says where its log ends."""
+        self.all_in_sync(*topics)
+        for topic in topics:
+            for index in self.observer.assignment(topic):
+                eventually(
+                    f"{topic}-{index} is led",
+                    lambda: self.observer.high_watermark(topic, index) is not None,  # noqa: B023
+                    facts=lambda: self.observer.states(topic),  # noqa: B023
+                )
+
     def log_ends(self, topic: str) -> dict[int, list[int | None]]:
         """Of each partition, where the log of every broker ends."""
         return {

@@ -135,7 +135,7 @@ class _Settings:
         return self._plain(self._own("keystore.key", key or "")), self._own("keystore.certificate.chain", chain or "")
 
     def truststore(self) -> _Text:
-        """The certificates of those who sign clients' certificates."""
+        """The certificates of the authorities that sign the certificates of clients."""
         text = self.text("truststore.certificates")
         found = self._file("truststore", (_TRUSTED, _TRUSTED)) if text is None else None
         if text is not None:

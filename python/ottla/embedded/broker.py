@@ -14,9 +14,9 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from ottla.embedded.block import Block
 from ottla.embedded.thread import BrokerFailed, BrokerThread
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class NotRunning(RuntimeError):
     """The broker is not running: it was not started, or was stopped or killed."""
 
 
-class Broker:
+class Broker(Block):
     """A broker of one, with a coordination tree of its own, on a free port of this machine.
 
         with ottla.Broker() as broker:
@@ -145,26 +145,6 @@ class Broker:
             self.stop()
         finally:
             self._remove()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        from ottla.embedded.waiting import in_thread
-
-        return await in_thread(self.start, otherwise=self.close)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        from ottla.embedded.waiting import in_thread
-
-        await in_thread(self.close)
 
     def _remove(self) -> None:
         directory, self._temporary = self._temporary, None

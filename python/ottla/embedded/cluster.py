@@ -8,10 +8,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from ottla.config.usual import usual_settings
+from ottla.embedded.block import Block
 from ottla.embedded.broker import Broker, NotRunning, texts
 from ottla.embedded.thread import BrokerThread
 from ottla.embedded.tree import ClusterTree
@@ -42,7 +42,7 @@ class Member(Broker):
         return BrokerThread(self.name, {**self._settings(), "broker.id": str(self.id)}, tree)
 
 
-class Cluster:
+class Cluster(Block):
     """Several brokers with one coordination tree, all in this process.
 
         with ottla.Cluster(3) as cluster:
@@ -138,26 +138,6 @@ class Cluster:
         finally:
             if directory is not None:
                 shutil.rmtree(directory, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        from ottla.embedded.waiting import in_thread
-
-        return await in_thread(self.start, otherwise=self.close)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        from ottla.embedded.waiting import in_thread
-
-        await in_thread(self.close)
 
     # --- what there is ---
 

@@ -1,4 +1,4 @@
-"""Brokers for tests: the fixtures of pytest (`pytest_ottla`), for those who want to name them.
+"""Brokers for tests: the fixtures of pytest (`pytest_ottla`), under a name of this package.
 
 Pytest finds the fixtures by itself. Where plugins are not looked for (`-p no:ottla`, PYTEST_DISABLE_PLUGIN_AUTOLOAD),
 `pytest_plugins = ["ottla.testing"]` in a conftest.py has them.

@@ -31,18 +31,6 @@ def others(cluster: Cluster, than: Member) -> list[Member]:
     return [member for member in cluster.brokers if member is not than]
 
 
-def all_led(cluster: Cluster, *topics: str) -> None:
-    """All replicas are in sync, and each leader says where its log ends."""
-    cluster.all_in_sync(*topics)
-    for topic in topics:
-        for index in cluster.observer.assignment(topic):
-            eventually(
-                f"{topic}-{index} is led",
-                lambda: cluster.observer.high_watermark(topic, index) is not None,  # noqa: B023
-                facts=lambda: cluster.observer.states(topic),  # noqa: B023
-            )
-
-
 def advertise(cluster: Cluster, member: Member, gate: Gate | None) -> None:
     """Has the broker tell the gate's address while it runs, or again the one that it began with."""
     with asking.client(cluster, member) as connection:
@@ -76,7 +64,7 @@ def test_a_gate_before_the_controllers_broker_is_shut_for_a_while(cluster: Clust
         load.admin.create_topics([admin.NewTopic(topic, PARTITIONS, 3)])[topic].result(PATIENCE_S)
         for _ in range(3):
             asking.make_controller(cluster, member)
-            all_led(cluster, topic, *load.topics)
+            cluster.all_led(topic, *load.topics)
             before = cluster.observer.registration(member.id)
             gate.shut()
             cluster.another_controls(member.id)
@@ -89,7 +77,7 @@ def test_a_gate_before_the_controllers_broker_is_shut_for_a_while(cluster: Clust
             # The same session: its broker had never gone.
             assert cluster.observer.registration(member.id)[0] == before[0]
             gate.is_watched_by(*others(cluster, member))
-            all_led(cluster, topic, *load.topics)
+            cluster.all_led(topic, *load.topics)
             load.writes()
         load.finish()
     load.judge(at_least=300)
@@ -112,12 +100,12 @@ def test_an_advertised_address_that_changes_is_watched_anew(cluster: Cluster) ->
         load.writes()
         assert cluster.observer.registration(member.id) == before
         assert cluster.observer.controller() == controller
-        all_led(cluster, *load.topics)
+        cluster.all_led(*load.topics)
         # What is told of the new address is believed.
         second.shut()
         cluster.another_controls(member.id)
         second.open()
-        all_led(cluster, *load.topics)
+        cluster.all_led(*load.topics)
         load.writes()
         gate.open()
         advertise(cluster, member, None)

@@ -35,7 +35,7 @@ def stands_still(cluster: Cluster, times: int) -> None:
     with Round(cluster, settings.seed(), copies=False) as load:
         topic = f"{load.prefix}many"
         load.admin.create_topics([admin.NewTopic(topic, PARTITIONS, 3)])[topic].result(PATIENCE_S)
-        led(cluster, topic)
+        cluster.all_led(topic)
         before = {member.id: cluster.observer.registration(member.id) for member in cluster.brokers}
         for _ in range(times):
             over = time.monotonic() + STALL_S
@@ -44,20 +44,8 @@ def stands_still(cluster: Cluster, times: int) -> None:
                 eventually("all sessions are over", lambda over=over: time.monotonic() > over)  # type: ignore[misc]
             for member in cluster.brokers:
                 cluster.returns(member)
-            led(cluster, topic, *load.topics)
+            cluster.all_led(topic, *load.topics)
             load.writes()
         assert {member.id: cluster.observer.registration(member.id) for member in cluster.brokers} != before
         load.finish()
     load.judge(at_least=300)
-
-
-def led(cluster: Cluster, *topics: str) -> None:
-    """All replicas are in sync, and each leader says where its log ends."""
-    cluster.all_in_sync(*topics)
-    for topic in topics:
-        for index in cluster.observer.assignment(topic):
-            eventually(
-                f"{topic}-{index} is led",
-                lambda: cluster.observer.high_watermark(topic, index) is not None,  # noqa: B023
-                facts=lambda: cluster.observer.states(topic),  # noqa: B023
-            )
