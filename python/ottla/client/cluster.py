@@ -162,6 +162,8 @@ class Cluster:
         self._lendable: set[Connection] = set()
         #: What goes on without anybody who waits for it; it ends when the connections are closed.
         self.ongoing: set[Ongoing[Any]] = set()
+        #: How often the connections were closed: one that is being made meanwhile is closed as well.
+        self._closings = 0
 
     async def connection(self, address: Address) -> Connection:
         """The open connection to a broker, or a new one.
@@ -202,6 +204,7 @@ class Cluster:
                     await found.aclose()
 
     async def _connect(self, address: Address) -> Connection:
+        closings = self._closings
         try:
             connection = await Connection.connect(
                 *address,
@@ -215,11 +218,14 @@ class Cluster:
             except NotABroker:
                 await connection.aclose()
                 raise
-            return connection
         except (BadAddress, NotABroker) as problem:
             if address in self.bootstrap:
                 raise
             raise _named_by_brokers(problem) from problem
+        if self._closings != closings:
+            await connection.aclose()
+            raise ConnectionLost(f"the connection to {address} was closed here while it was made")
+        return connection
 
     async def any_connection(self) -> Connection:
         """A connection to whichever broker answers: first the open ones, then the known ones, then the bootstrap list.
@@ -477,7 +483,8 @@ class Cluster:
         return groups
 
     async def aclose(self) -> None:
-        """Closes all connections."""
+        """Closes all connections, those that are being made as well."""
+        self._closings += 1
         for call in list(self.ongoing):
             call.cancel()
         # All of them, also where the caller is cancelled.
