@@ -21,7 +21,15 @@ import trio
 
 from ottla.client.answers import row_about
 from ottla.client.connection import TIMEOUT_MS, Connection, need_trio
-from ottla.client.errors import BadAddress, ConnectionLost, NotABroker, UnknownHost, place
+from ottla.client.errors import (
+    BadAddress,
+    ConnectionLost,
+    NotABroker,
+    UnknownHost,
+    named_by_brokers,
+    place,
+    reasons,
+)
 from ottla.client.hedging import first_of
 from ottla.client.strangers import need_metadata
 from ottla.errors import (
@@ -118,23 +126,6 @@ def lacks(partition: TopicPartition, count: int) -> UnknownTopicOrPartition:
     return UnknownTopicOrPartition(f"topic '{partition.topic}' has no partition {partition.partition}: it has {has}")
 
 
-def _named_by_brokers(problem: BadAddress | NotABroker) -> BadAddress | NotABroker:
-    """The error of an address that is not of the bootstrap list: whoever reads it has never written it."""
-    hint = "; brokers name this address to clients (advertised.listeners)"
-    if isinstance(problem, BadAddress):
-        return BadAddress(problem.errno, f"{problem.strerror}{hint}")
-    return NotABroker(f"{problem}{hint}")
-
-
-def _reasons(problems: Mapping[Address, Exception]) -> str:
-    """Returns the reason of each address; once, and without the address, where that is everywhere the same."""
-    texts = {address: getattr(each, "strerror", None) or str(each) for address, each in problems.items()}
-    short = {text.removeprefix(f"{address}: ") for address, text in texts.items()}
-    if len(short) == 1:
-        return short.pop()
-    return "; ".join(text if text.startswith(str(address)) else f"{address}: {text}" for address, text in texts.items())
-
-
 class Cluster:
     """Connections to the brokers of a cluster; `async with Cluster("host:9092") as cluster: ...`.
 
@@ -221,7 +212,7 @@ class Cluster:
         except (BadAddress, NotABroker) as problem:
             if address in self.bootstrap:
                 raise
-            raise _named_by_brokers(problem) from problem
+            raise named_by_brokers(problem) from problem
         if self._closings != closings:
             await connection.aclose()
             raise ConnectionLost(f"the connection to {address} was closed here while it was made")
@@ -281,7 +272,8 @@ class Cluster:
             if len(problems) == 1 and isinstance(problem, NotABroker):
                 raise
             names = ", ".join(map(str, self.bootstrap))
-            raise self._kind(problems.values())(f"no broker answers at {names}: {_reasons(problems)}") from problem
+            why = reasons({str(address): each for address, each in problems.items()})
+            raise self._kind(problems.values())(f"no broker answers at {names}: {why}") from problem
 
     def _kind(self, problems: Collection[Exception]) -> type[ConnectionLost]:
         """Of the error that no broker was reached, by what was met at each address."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 
 from ottla.errors import RemoteProtocolError, SaslAuthenticationFailed
 
@@ -97,3 +98,20 @@ def ended(place: str, *, begins: bool, is_amid: bool) -> ConnectionLost:
         return ConnectionLost(f"{place} closed the connection in the middle of an answer")
     hint = "; does this port want a user (security.protocol, SASL)?" if begins else ""
     return ConnectionLost(f"{place} closed the connection{hint}")
+
+
+def named_by_brokers(problem: BadAddress | NotABroker) -> BadAddress | NotABroker:
+    """The error of an address that is not of the bootstrap list: whoever reads it has never written it."""
+    hint = "; brokers name this address to clients (advertised.listeners)"
+    if isinstance(problem, BadAddress):
+        return BadAddress(problem.errno, f"{problem.strerror}{hint}")
+    return NotABroker(f"{problem}{hint}")
+
+
+def reasons(problems: Mapping[str, Exception]) -> str:
+    """Returns the reason of each HOST:PORT; once, and without the address, where that is everywhere the same."""
+    texts = {address: getattr(each, "strerror", None) or str(each) for address, each in problems.items()}
+    short = {text.removeprefix(f"{address}: ") for address, text in texts.items()}
+    if len(short) == 1:
+        return short.pop()
+    return "; ".join(text if text.startswith(address) else f"{address}: {text}" for address, text in texts.items())
