@@ -50,21 +50,21 @@ def test_every_promise_has_its_tests() -> None:
 @pytest.mark.java
 @pytest.mark.zookeeper
 def test_the_examples_run(ours: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    ours.create("visits")
+    topic = ours.topic(1)
     for text in (
         block("python", "ProducerData", "docs/classic.md"),
         block("python", "SimpleConsumer", "docs/classic.md"),
         block("python", "Consumer.create", "docs/classic.md"),
     ):
         text = text.replace("127.0.0.1:2181", ours.zookeeper).replace("127.0.0.1:9092", ours.bootstrap)
-        exec(text.replace("9092", str(ours.port)), {})
+        exec(text.replace("9092", str(ours.port)).replace('"visits"', f'"{topic}"'), {})
     assert capsys.readouterr().out.splitlines() == [
         "0 b'member 7' b'a page'",
         "1 None b'another page'",
         "2 None b'and one more'",
         "3 b'member 7' b'a page'",
-        "visits 0 0 b'a page'",
-        "visits 0 1 b'another page'",
-        "visits 0 2 b'and one more'",
-        "visits 0 3 b'a page'",
+        f"{topic} 0 0 b'a page'",
+        f"{topic} 0 1 b'another page'",
+        f"{topic} 0 2 b'and one more'",
+        f"{topic} 0 3 b'a page'",
     ]

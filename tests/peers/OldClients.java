@@ -15,6 +15,7 @@ import kafka.common.TopicAndPartition;
 import kafka.consumer.Blacklist;
 import kafka.consumer.Consumer;
 import kafka.consumer.ConsumerConfig;
+import kafka.consumer.ConsumerIterator;
 import kafka.consumer.ConsumerTimeoutException;
 import kafka.consumer.KafkaStream;
 import kafka.consumer.Whitelist;
@@ -46,6 +47,7 @@ import kafka.producer.ProducerConfig;
  */
 public final class OldClients {
     private static final PrintStream OUT = new PrintStream(System.out, true);
+    private static boolean isStopped;
     private static final BufferedReader IN =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
 
@@ -103,6 +105,9 @@ public final class OldClients {
                 OUT.println("committed");
             }
         }
+        synchronized (OUT) {
+            isStopped = true;
+        }
         connector.shutdown();
         // The streams of a filter that no topic has matched are never told that they end.
         long deadline = System.currentTimeMillis() + 3_000;
@@ -112,8 +117,12 @@ public final class OldClients {
     private static void read(int stream, KafkaStream<byte[], byte[]> messages) {
         while (true) {
             try {
-                for (MessageAndMetadata<byte[], byte[]> each : messages) {
+                ConsumerIterator<byte[], byte[]> iterator = messages.iterator();
+                while (iterator.hasNext()) {
                     synchronized (OUT) {
+                        // A message that is taken after the last commit would come again.
+                        if (isStopped) return;
+                        MessageAndMetadata<byte[], byte[]> each = iterator.next();
                         OUT.println(stream + " " + each.topic() + " " + each.partition() + " " + each.offset() + " "
                             + new String(each.message(), StandardCharsets.UTF_8));
                     }
