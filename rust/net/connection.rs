@@ -15,7 +15,6 @@ use super::session::Session;
 use super::slots::{Slots, Value};
 use super::times::Times;
 use super::transport::Transport;
-use crate::wire::keys::PRODUCE;
 use crate::wire::piece::{FileSlice, Piece};
 
 /// What epoll is asked for while a connection is read. The end of a connection (RDHUP) is asked for always: a client that leaves while its
@@ -136,7 +135,7 @@ impl Connection {
             slots: Slots::default(),
             output: Output::default(),
             state: State::Open,
-            session: Session::Open,
+            session: Session::known(None),
             gone: false,
             is_broker: false,
             is_reserved: false,
@@ -192,7 +191,7 @@ impl Connection {
         };
         match self.input.peek(&none, self.session.frame_bytes_max(limits)) {
             Next::Nothing => false,
-            Next::Frame { api_key, .. } => self.slots.may_start(api_key == PRODUCE),
+            Next::Frame { api_key, .. } => self.slots.may_start(self.session.is_produce(api_key)),
             Next::Bad(_) => true,
         }
     }

@@ -23,7 +23,7 @@ use super::admission::Api;
 use super::hub::{Disconnected, Event, Hub, Incoming};
 use super::limits::{ConnectionLimits, Limits, SENT_BYTES_MAX};
 use crate::wire::headers::request_frame;
-use crate::wire::keys::{API_VERSIONS, PRODUCE, SASL_HANDSHAKE};
+use crate::wire::keys::{API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE};
 use crate::wire::piece::{FileSlice, Piece, Source};
 
 const METADATA: i16 = 3;
@@ -57,6 +57,7 @@ fn rig_of(limits: Limits, connections: ConnectionLimits) -> Rig {
         (METADATA, Api::plain(0, 9)),
         (LEADER_AND_ISR, between_brokers),
         (SASL_HANDSHAKE, Api::plain(0, 1)),
+        (SASL_AUTHENTICATE, Api::plain(0, 1)),
         (API_VERSIONS, Api::plain(0, 3)),
     ]);
     let mut hub = Hub::alone(limits, connections, &apis).unwrap();

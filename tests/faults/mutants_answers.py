@@ -78,16 +78,16 @@ MUTANTS = (
     # --- who may speak ---
     Mutant(
         "net.who-may-not-speak-is-served",
-        "rust/net/hub/gate.rs",
-        "                if !connection.session.may_send(api_key) {\n",
-        "                if false {\n",
+        "rust/net/session.rs",
+        "        } else if !self.is_known {\n",
+        "        } else if false {\n",
         cargo=("net::tests::sessions::nothing_but_a_greeting_is_handed_out",),
     ),
     Mutant(
         "net.a-greeting-has-no-end",
         "rust/net/hub/arrivals.rs",
-        "                until_ms: self.now_ms + greeting_ms,\n",
-        "                until_ms: self.now_ms + 1000 * greeting_ms,\n",
+        "Session::unknown(self.now_ms + greeting_ms)",
+        "Session::unknown(self.now_ms + 1000 * greeting_ms)",
         cargo=("net::tests::sessions::who_says_nothing_or_too_little_ends_in_time",),
     ),
     Mutant(

@@ -143,7 +143,9 @@ fn write_answer(
 ) -> Result<(), String> {
     let start = to.len();
     to.extend_from_slice(&[0; 4]);
-    to.extend_from_slice(&ticket.correlation_id.to_be_bytes());
+    if !ticket.is_token() {
+        to.extend_from_slice(&ticket.correlation_id.to_be_bytes());
+    }
     if response_header_version(ticket.api_key, ticket.is_flexible) >= 1 {
         to.push(0);
     }

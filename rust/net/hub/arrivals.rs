@@ -126,9 +126,7 @@ impl<T> Hub<T> {
             return;
         }
         if let Some(greeting_ms) = entry.greeting_ms {
-            connection.session = Session::Greeting {
-                until_ms: self.now_ms + greeting_ms,
-            };
+            connection.session = Session::unknown(self.now_ms + greeting_ms);
         }
         self.watch_idleness(&connection);
         // What came behind a handshake is here already.
@@ -202,11 +200,7 @@ impl<T> Hub<T> {
 
     /// Looks at a connection again when it can be idle for too long, or has had its time to say who it is.
     fn watch_idleness(&mut self, connection: &Connection) {
-        let late_at = match connection.session {
-            Session::Greeting { until_ms } => Some(until_ms),
-            Session::Open => None,
-        };
-        let at = [late_at, self.idle_at(connection)];
+        let at = [connection.session.late_at(), self.idle_at(connection)];
         if let Some(at_ms) = at.into_iter().flatten().min() {
             self.deadlines.push(Reverse((at_ms, connection.id)));
         }

@@ -2,7 +2,18 @@
 //! waits; others are answered or refused here, before anybody handles them.
 
 use super::*;
+use crate::net::session::TOKEN;
 use crate::net::strangers;
+
+/// Stands for the header of a token, which has none.
+const TOKEN_HEADER: RequestHeader = RequestHeader {
+    api_key: keys::SASL_AUTHENTICATE,
+    api_version: TOKEN,
+    correlation_id: 0,
+    client_id: None,
+    is_flexible: false,
+    body_start: 0,
+};
 
 impl<T> Hub<T> {
     /// Cuts the next frame of the visit and starts its request; ends the visit if there is none that may start.
@@ -37,7 +48,7 @@ impl<T> Hub<T> {
             }
             visit.frames += 1;
             self.frames_left -= 1;
-            match self.shared.supported.admit(frame) {
+            match self.look_at(&connection, frame) {
                 Admission::Start(header, frame) => {
                     return Some(self.start(visit, connection, header, frame));
                 }
@@ -90,15 +101,24 @@ impl<T> Hub<T> {
                 None
             }
             Next::Frame { api_key, length } => {
-                if !connection.slots.may_start(api_key == PRODUCE) {
+                let is_produce = connection.session.is_produce(api_key);
+                if !connection.slots.may_start(is_produce) {
                     return None;
                 }
-                if !connection.session.may_send(api_key) {
-                    connection.refuse(too_early(api_key));
+                if let Some(reason) = connection.session.refusal(api_key, self.now_ms) {
+                    connection.refuse(reason);
                     return None;
                 }
                 Some((api_key, length))
             }
+        }
+    }
+
+    /// Decides about a frame: a token is handed out as it is.
+    fn look_at(&self, connection: &Connection, frame: Buffer) -> Admission {
+        match connection.session.sends_tokens() {
+            true => Admission::Start(TOKEN_HEADER, frame),
+            false => self.shared.supported.admit(frame),
         }
     }
 

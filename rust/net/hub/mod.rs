@@ -74,7 +74,7 @@ use super::listeners::{Accepted, Listener, Origin, PerIp, Security};
 use super::meter::Meter;
 use super::rate::{Rate, Window};
 use super::reply::Sent;
-use super::session::{Session, too_early};
+use super::session::{Session, TOKEN};
 use super::slots::Value;
 use super::table::{Table, hub_of};
 use super::transport::Transport;
@@ -104,6 +104,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// True for a token of SASL without a header: its answer has none.
+    pub fn is_token(&self) -> bool {
+        self.api_key == keys::SASL_AUTHENTICATE && self.api_version == TOKEN
+    }
+
     /// The number of the hub that the answer belongs to.
     pub fn hub(&self) -> usize {
         hub_of(self.connection)
@@ -330,11 +335,32 @@ impl<T> Hub<T> {
         }
     }
 
-    /// It is known who is on a connection: it may speak. Said before the answer to the request that
-    /// told it, or the next request is refused.
-    pub fn let_speak(&mut self, connection: u64) {
+    /// It is known who is on a connection: it may speak, for so many milliseconds or for ever. Said
+    /// before the answer to the request that told it, or the next request is refused.
+    pub fn let_speak(&mut self, connection: u64, for_ms: Option<u64>) {
+        let now_ms = self.started.elapsed().as_millis() as u64;
         if let Some(connection) = self.connections.get(connection) {
-            connection.session = Session::Open;
+            let until_ms = for_ms.map(|for_ms| now_ms.saturating_add(for_ms));
+            connection.session = Session::known(until_ms);
+        }
+    }
+
+    /// The next frames of a connection are tokens without headers, until `let_speak`. Said before the answer to the
+    /// request that announced them.
+    pub fn take_tokens(&mut self, connection: u64) {
+        if let Some(connection) = self.connections.get(connection) {
+            connection.session.take_tokens();
+        }
+    }
+
+    /// Nothing more is taken from a connection, which ends when what it has asked is answered, for this reason.
+    pub fn refuse(&mut self, connection: u64, reason: String) {
+        let id = connection;
+        if let Some(connection) = self.connections.get(id)
+            && connection.state == State::Open
+        {
+            connection.refuse(reason);
+            self.mark_dirty(id);
         }
     }
 

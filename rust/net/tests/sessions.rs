@@ -1,6 +1,7 @@
 //! The gate: who may not speak yet is not served.
 
 use super::*;
+use crate::net::session::TOKEN;
 
 const LONG_MS: u64 = 60_000;
 
@@ -80,7 +81,7 @@ fn who_is_known_may_speak_and_what_waits_behind_the_greeting_too() {
     }
     assert!(served.is_empty(), "they wait for the greeting's answer");
     let greeting = greeting.unwrap();
-    rig.hub.let_speak(greeting.ticket.connection);
+    rig.hub.let_speak(greeting.ticket.connection, None);
     answer(&mut rig.hub, greeting);
     let count = AtomicUsize::new(0);
     rig.serve(
@@ -128,7 +129,7 @@ fn who_is_known_in_time_stays() {
     rig.serve(
         &mut |hub, incoming| {
             let connection = incoming.ticket.connection;
-            hub.let_speak(connection);
+            hub.let_speak(connection, None);
             known = Some(connection);
             answer(hub, incoming);
         },
@@ -159,4 +160,101 @@ fn the_end_of_a_session_leaves_what_waits_without_an_answer() {
     let mut all = Vec::new();
     client.read_to_end(&mut all).unwrap();
     assert!(all.is_empty());
+}
+
+#[test]
+fn tokens_have_no_headers_and_neither_have_their_answers() {
+    let mut rig = shut(LONG_MS);
+    let mut client = rig.connect();
+    client.write_all(&request(SASL_HANDSHAKE, 1, b"")).unwrap();
+    // The first bytes of the second are a Produce's key; the third is empty.
+    for token in [&b"first"[..], &[0, 0, 7], &[]] {
+        client
+            .write_all(&(token.len() as u32).to_be_bytes())
+            .unwrap();
+        client.write_all(token).unwrap();
+    }
+    client.write_all(&request(METADATA, 9, b"")).unwrap();
+    let mut tokens = Vec::new();
+    let served = AtomicUsize::new(0);
+    rig.serve(
+        &mut |hub, incoming| {
+            let (key, version) = (incoming.ticket.api_key, incoming.ticket.api_version);
+            if key == SASL_HANDSHAKE {
+                hub.take_tokens(incoming.ticket.connection);
+            } else if version == TOKEN {
+                assert_eq!(key, SASL_AUTHENTICATE);
+                tokens.push(incoming.frame[incoming.header.body_start..].to_vec());
+                if tokens.len() == 3 {
+                    hub.let_speak(incoming.ticket.connection, None);
+                }
+            }
+            answer(hub, incoming);
+            served.fetch_add(1, Ordering::Relaxed);
+        },
+        &mut |_| served.load(Ordering::Relaxed) == 5,
+    );
+    assert_eq!(tokens, [b"first".to_vec(), vec![0, 0, 7], vec![]]);
+    drop(rig);
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).unwrap();
+    let with_header = |number: u8| vec![0, 0, 0, 5, 0, 0, 0, number, 1];
+    let expected = [with_header(1), [0, 0, 0, 1, 1].repeat(3), with_header(9)];
+    assert_eq!(all, expected.concat());
+}
+
+#[test]
+fn who_was_known_says_it_anew_after_its_time() {
+    let mut rig = shut(LONG_MS);
+    let mut client = rig.connect();
+    client
+        .write_all(&request(SASL_AUTHENTICATE, 1, b""))
+        .unwrap();
+    let known = AtomicUsize::new(0);
+    let mut connection = 0;
+    rig.serve(
+        &mut |hub, incoming| {
+            connection = incoming.ticket.connection;
+            hub.let_speak(connection, Some(0));
+            answer(hub, incoming);
+            known.fetch_add(1, Ordering::Relaxed);
+        },
+        &mut |_| known.load(Ordering::Relaxed) == 1,
+    );
+    client
+        .write_all(&request(SASL_AUTHENTICATE, 2, b""))
+        .unwrap();
+    rig.serve(
+        &mut |hub, incoming| {
+            answer(hub, incoming);
+            known.fetch_add(1, Ordering::Relaxed);
+        },
+        &mut |_| known.load(Ordering::Relaxed) == 2,
+    );
+    client.write_all(&request(METADATA, 3, b"")).unwrap();
+    let (keys, reason) = until_end(&mut rig, &mut answer);
+    assert!(keys.is_empty());
+    assert_eq!(reason, "API key 3 after the end of the session");
+}
+
+#[test]
+fn who_is_refused_gets_its_answer_first() {
+    let mut rig = shut(LONG_MS);
+    let mut client = rig.connect();
+    for number in [1, 2] {
+        client
+            .write_all(&request(SASL_AUTHENTICATE, number, b""))
+            .unwrap();
+    }
+    let (keys, reason) = until_end(&mut rig, &mut |hub, incoming| {
+        let connection = incoming.ticket.connection;
+        answer(hub, incoming);
+        hub.refuse(connection, "nobody knows it".into());
+        hub.refuse(connection, "once is enough".into());
+    });
+    assert_eq!(keys, [SASL_AUTHENTICATE]);
+    assert_eq!(reason, "nobody knows it");
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).unwrap();
+    assert_eq!(all, [0, 0, 0, 5, 0, 0, 0, 1, 1]);
 }

@@ -315,8 +315,17 @@ impl Hub {
         self.hubs.loops().lock().greet(name, greeting_ms);
     }
 
-    fn let_speak(&self, connection: u64) {
-        self.hubs.of(connection).let_speak(connection);
+    #[pyo3(signature = (connection, for_ms=None))]
+    fn let_speak(&self, connection: u64, for_ms: Option<u64>) {
+        self.hubs.of(connection).let_speak(connection, for_ms);
+    }
+
+    fn take_tokens(&self, connection: u64) {
+        self.hubs.of(connection).take_tokens(connection);
+    }
+
+    fn refuse(&self, connection: u64, reason: String) {
+        self.hubs.of(connection).refuse(connection, reason);
     }
 
     fn end_session(&self, connection: u64, reason: String) {
