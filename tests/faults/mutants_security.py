@@ -7,6 +7,11 @@ LOGS = "tests/test_logging_setup.py"
 HTTP = "tests/metrics/test_http.py"
 ACCESS = "storage::access::tests"
 TLS = "net::tests::tls"
+GATE = "net::tests::sessions"
+EXCHANGES = "tests/broker/authentication/test_exchanges.py"
+TOLD = "tests/broker/authentication/test_conversations.py"
+SESSIONS = "tests/broker/authentication/test_sessions.py"
+AUTHENTICATION = "python/ottla/broker/authentication/authentication.py"
 
 MUTANTS = (
     Mutant(
@@ -121,5 +126,71 @@ MUTANTS = (
         "ClientAuth::Required => verifier,",
         "ClientAuth::Required => verifier.allow_unauthenticated(),",
         cargo=(f"{TLS}::hubs::a_certificate_is_asked_for_where_it_is_required",),
+    ),
+    # --- SASL ---
+    Mutant(
+        "sasl.a-session-that-has-ended-goes-on",
+        "rust/net/session.rs",
+        "} else if self.until_ms <= now_ms {",
+        "} else if false && self.until_ms <= now_ms {",
+        cargo=(f"{GATE}::who_was_known_says_it_anew_after_its_time",),
+    ),
+    Mutant(
+        "sasl.tokens-are-looked-at-for-keys",
+        "rust/net/session.rs",
+        "api_key == PRODUCE && !self.sends_tokens",
+        "api_key == PRODUCE",
+        cargo=(f"{GATE}::tokens_have_no_headers_and_neither_have_their_answers",),
+    ),
+    Mutant(
+        "sasl.a-handshake-of-version-1-is-followed-by-bare-tokens",
+        AUTHENTICATION,
+        "            if call.version == 0:\n",
+        "            if call.version <= 1:\n",
+        pytest=(f"{TOLD}::test_what_a_client_is_told[ottla-right]",),
+    ),
+    Mutant(
+        "sasl.who-comes-anew-may-be-another",
+        AUTHENTICATION,
+        "        if before.user != user:\n",
+        "        if False:\n",
+        pytest=(f"{SESSIONS}::test_who_is_another_now_is_not_let_on",),
+    ),
+    Mutant(
+        "sasl.the-name-does-not-reach-quotas",
+        AUTHENTICATION,
+        "        self._users[connection] = user\n",
+        "",
+        pytest=(f"{SESSIONS}::test_a_users_quota",),
+    ),
+    Mutant(
+        "sasl.a-refusal-comes-at-once",
+        AUTHENTICATION,
+        "await trio.sleep(sasl.failure_delay_ms / 1000)",
+        "await trio.sleep(0)",
+        pytest=(
+            "tests/broker/authentication/test_authentication.py::test_who_is_refused_is_told_when_the_delay_is_over",
+        ),
+    ),
+    Mutant(
+        "sasl.a-decoy-has-another-salt-each-time",
+        "python/ottla/broker/authentication/scram.py",
+        "made = hmac.digest(self._secret,",
+        "made = hmac.digest(secrets.token_bytes(32),",
+        pytest=(f"{TOLD}::test_users_are_not_told_apart",),
+    ),
+    Mutant(
+        "sasl.an-old-nonce-is-as-good",
+        "python/ottla/broker/authentication/scram.py",
+        'found["nonce"] != first.nonce',
+        "False",
+        pytest=(f"{EXCHANGES}::test_messages_of_scram_that_are_wrong",),
+    ),
+    Mutant(
+        "sasl.a-user-that-is-deleted-comes-in",
+        "python/ottla/broker/authentication/credentials.py",
+        "for kind, old in self._users.pop(user, {}).items():",
+        "for kind, old in self._users.get(user, {}).items():",
+        pytest=(f"{SESSIONS}::test_users_come_and_go",),
     ),
 )

@@ -13,6 +13,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from ottla.broker import tls
+from ottla.broker.authentication import listeners
+from ottla.broker.authentication.authentication import Authentication
 from ottla.config import BrokerConfig, ConfigError, Endpoint
 from ottla.net import Server
 
@@ -23,9 +25,10 @@ logger = logging.getLogger("ottla.broker")
 
 
 class Addresses:
-    def __init__(self, config: BrokerConfig, server: Server) -> None:
+    def __init__(self, config: BrokerConfig, server: Server, authentication: Authentication) -> None:
         self._config = config
         self._server = server
+        self._authentication = authentication
         self._advertised: dict[str, Endpoint] = {}
         self.listening: list[Endpoint] = []
 
@@ -57,12 +60,14 @@ class Addresses:
         self._advertise(config)
 
     def _open(self, endpoint: Endpoint, config: BrokerConfig) -> Endpoint:
-        secured = tls.of_listener(config, endpoint)
+        secured, sasl = tls.of_listener(config, endpoint), listeners.of_listener(config, endpoint)
         tls.warn_of_expiry(config, endpoint)
         try:
             port = self._server.listen(endpoint.host, endpoint.port, endpoint.name, secured)
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {endpoint.address}: {error.strerror or error}") from error
+        if sasl is not None:  # nobody is accepted before this turn of the loop is over
+            self._authentication.serve(endpoint.name, sasl)
         endpoint = endpoint._replace(port=port)
         self.listening.append(endpoint)
         return endpoint

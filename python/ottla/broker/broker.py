@@ -20,12 +20,14 @@ from ottla._core import Disconnected
 from ottla.broker import connection_limits, identity, leaving, loggers, parts, reconfiguration, tls, untold
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
+from ottla.broker.authentication import listeners
 from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.fetch.session import FetchSessions
 from ottla.broker.groups import groups
 from ottla.broker.internal_topics import offsets_topic
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
 from ottla.broker.quotas.clients import ClientQuotas
+from ottla.broker.quotas.entities import all_entities
 from ottla.broker.requests import SUPPORTED, Requests
 from ottla.broker.serving import Serving
 from ottla.broker.settings import Settings
@@ -64,9 +66,10 @@ if TYPE_CHECKING:
         rooms.TransactionRooms,
         rooms.AdminRooms,
         rooms.ClusterRooms,
+        rooms.AuthenticationRooms,
     ]:
         """Handlers are found by their key, out of the type checker's sight: a broker is what they all want."""
-        return broker, broker, broker, broker, broker, broker, broker, broker
+        return broker, broker, broker, broker, broker, broker, broker, broker, broker
 
 
 #: How long a starting broker waits to be told of the partitions that it has.
@@ -107,7 +110,8 @@ class Broker:
         if is_measured:
             self.server.hub.measure(logs.directories.traffic)
         self.serving = Serving(self.server, nursery, lambda: self.config, is_measured=is_measured)
-        self.addresses = Addresses(settings.config, self.server)
+        self.authentication = parts.authentication(self, self.server.hub, self.serving.users)
+        self.addresses = Addresses(settings.config, self.server, self.authentication)
         self.deadlines = Deadlines()
         self.failing_directories = FailingDirectories(tree, broker_id, logs)
         self.metadata = MetadataCache()
@@ -170,6 +174,7 @@ class Broker:
         """
         place = place_of(config, shared)
         tls.check(config)
+        listeners.check(config)
         at("opening the log directories and the coordination tree")
         async with (
             LogManager.open(config, is_alone=place is None) as logs,
@@ -206,6 +211,20 @@ class Broker:
     @asynccontextmanager
     async def _serving(self) -> AsyncIterator[None]:
         nursery = self._nursery
+
+        async def client_changed(kind: str, name: str) -> None:
+            await self.client_quotas.changed(self.tree, kind, name)
+            await self.authentication.credentials.changed(self.tree, kind, name)
+            self._quotas_changed()
+
+        async def read_clients() -> None:
+            found = await all_entities(self.tree)
+            self.client_quotas.take(found)
+            self.authentication.credentials.take(found)
+            self._quotas_changed()
+
+        # Nobody is let in before it is known who there is.
+        await read_clients()
         self.addresses.listen()
         self.log.info("listening on %s", ", ".join(map(str, self.addresses.listening)))
         connection_limits.apply(self.config, self.server.hub)
@@ -223,19 +242,8 @@ class Broker:
         nursery.start_soon(self.peers.run)
         nursery.start_soon(self.isr_changes.run)
         nursery.start_soon(self.following.run)
-        await self.client_quotas.load(self.tree)
-        self._quotas_changed()
 
         reconfiguration.subscribe(self, nursery)
-
-        async def client_changed(kind: str, name: str) -> None:
-            await self.client_quotas.changed(self.tree, kind, name)
-            self._quotas_changed()
-
-        async def read_clients() -> None:
-            await self.client_quotas.load_again(self.tree)
-            self._quotas_changed()
-
         await nursery.start(self.settings.watch, self._topic_changed, client_changed, read_clients)
         await nursery.start(self.groups.run)
         await self.unclean_start.look_at_tree()
@@ -318,6 +326,7 @@ class Broker:
 
     def _disconnected(self, event: Disconnected) -> None:
         self.replicas.disconnected(event.connection_id)
+        self.authentication.disconnected(event.connection_id)
 
     def _lag_max_ms(self) -> int:
         return self.config.get_int("replica.lag.time.max.ms")

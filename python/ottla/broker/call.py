@@ -93,7 +93,7 @@ class Call(Generic[Asked, Answer]):
     def session(self) -> Session:
         """Who asks."""
         if self._session is None:
-            self._session = Session(self.request, self._serving.config)
+            self._session = Session(self.request, self._serving.config, self._serving.users)
         return self._session
 
     @property

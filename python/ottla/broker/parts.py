@@ -9,10 +9,14 @@ import os
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla._core import Hub
+from ottla.broker.authentication.authentication import Authentication
+from ottla.broker.authentication.credentials import Credentials
+from ottla.broker.authentication.scram import Decoys
 from ottla.broker.internal_topics import Host, transaction_state_topic
 from ottla.broker.requests import SUPPORTED
 from ottla.broker.surroundings import Surroundings
 from ottla.broker.transactions import Directory
+from ottla.config.passwords import SECRET
 from ottla.controller.balance import Balance
 from ottla.controller.controller import Controller
 from ottla.errors import InvalidConfig
@@ -45,6 +49,7 @@ class Unfinished(Host, Protocol):
     """The parts of a broker of which others are made."""
 
     id: int
+    cluster_id: str
     is_alone: bool
     tree: Tree
     logs: LogManager
@@ -89,6 +94,13 @@ def _threads() -> int:
 def _buffer(size_bytes: int) -> int | None:
     """-1 leaves it to the system."""
     return size_bytes if size_bytes > 0 else None
+
+
+def authentication(broker: Unfinished, hub: Hub, users: dict[int, str]) -> Authentication:
+    """The conversations with clients. Brokers with the same secret make the same decoys."""
+    secret = broker.config.get_str(SECRET)
+    decoys = Decoys(secret and f"{broker.cluster_id} {secret}")
+    return Authentication(hub, Credentials(decoys), users)
 
 
 def peers(broker: Unfinished) -> Peers:

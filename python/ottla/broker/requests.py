@@ -20,6 +20,7 @@ from ottla.broker.call import AnyCall, Call
 from ottla.net.server import about
 from ottla.wire.k00_produce import PRODUCE
 from ottla.wire.k01_fetch import FETCH
+from ottla.wire.k36_sasl_authenticate import SASL_AUTHENTICATE
 
 if TYPE_CHECKING:
     from ottla._core import Request
@@ -38,8 +39,9 @@ MODULES = {
 #: The APIs that are served, in all versions of their declarations.
 SUPPORTED = {key: wire.api(key) for key in sorted(MODULES)}
 
-#: Produce and Fetch: their rows are decoded without Python.
-DECODED_BY_HUB = frozenset({PRODUCE.key, FETCH.key})
+#: Large ones are not decoded before their handler is called: the rows of Produce and Fetch are decoded without Python,
+#: and a token of SASL may be no message.
+DECODED_BY_HANDLERS = frozenset({PRODUCE.key, FETCH.key, SASL_AUTHENTICATE.key})
 
 
 class _Way(NamedTuple):
@@ -86,7 +88,7 @@ class Requests:
             call.fail(error)
 
     def _serve(self, way: _Way, call: AnyCall) -> None:
-        if call.is_large and call.api.key not in DECODED_BY_HUB:
+        if call.is_large and call.api.key not in DECODED_BY_HANDLERS:
             call.in_background(self._serve_large, way, call)
         elif way.is_task:
             call.in_background(way.handle, call, self._rooms)  # type: ignore[arg-type]  # it is async

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.broker.admin import Admin
+    from ottla.broker.authentication.authentication import Authentication
     from ottla.broker.fetch.session import FetchSessions
     from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
     from ottla.broker.session import Session
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
     from ottla.replication.unclean_start import UncleanStart
     from ottla.transaction.service import Transactions
     from ottla.wire.schema import Api
+
+
+class AuthenticationRooms(Protocol):
+    """Say who a client is."""
+
+    authentication: Authentication
 
 
 class SettingRooms(Protocol):

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
 ITERATIONS_MAX = 16384
 
@@ -27,6 +28,10 @@ class Mechanism(IntEnum):
     @property
     def digest(self) -> str:
         return f"sha{self.setting.rpartition('-')[2]}"
+
+    @property
+    def digest_bytes(self) -> int:
+        return hashlib.new(self.digest).digest_size
 
 
 def mechanism(number: int) -> Mechanism | None:
@@ -47,14 +52,29 @@ def credential(kind: Mechanism, salt: bytes, salted_password: bytes, iterations:
     return f"salt={salt_text},stored_key={stored_text},server_key={server_text},iterations={iterations}"
 
 
-def iterations_of(config: Mapping[str, str]) -> dict[Mechanism, int]:
-    """The mechanisms for which a user has a credential, with their iterations. Raises ValueError for what is none."""
-    found = {}
-    for kind in Mechanism:
-        text = config.get(kind.setting)
-        if text is not None:
-            fields = dict(part.partition("=")[::2] for part in text.split(","))
-            if not fields.keys() >= {"salt", "stored_key", "server_key", "iterations"}:
-                raise ValueError(f"no credential: {kind.setting}")
-            found[kind] = int(fields["iterations"])
+class Credential(NamedTuple):
+    """All that is stored of a password. The keys are as long as the mechanism's hash."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+def credentials_of(config: Mapping[str, str]) -> dict[Mechanism, Credential]:
+    """The credentials among the settings of a user. Raises ValueError for what is none."""
+    return {kind: _credential(kind, config[kind.setting]) for kind in Mechanism if kind.setting in config}
+
+
+def _credential(kind: Mechanism, text: str) -> Credential:
+    fields = dict(part.partition("=")[::2] for part in text.split(","))
+    try:
+        salt, stored, server = (
+            base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")
+        )
+        found = Credential(salt, stored, server, int(fields["iterations"]))
+    except (KeyError, ValueError):
+        raise ValueError(f"no credential: {kind.setting}") from None
+    if not len(stored) == len(server) == kind.digest_bytes:
+        raise ValueError(f"no credential: {kind.setting}, whose keys are not as long as its hash")
     return found

@@ -21,15 +21,18 @@ LARGE_ANSWERS_AT_ONCE: Final = 4
 class Serving:
     """nursery: Where the tasks of calls run.
 
+    users: The names of the clients that said who they are, by connection.
+
     is_measured: True if the errors of answers are counted, for the metrics.
     """
 
-    __slots__ = ("_config", "is_measured", "large_answers", "nursery", "quotas", "request_memory", "server")
+    __slots__ = ("_config", "is_measured", "large_answers", "nursery", "quotas", "request_memory", "server", "users")
 
     def __init__(
         self, server: Server, nursery: trio.Nursery, config: Callable[[], BrokerConfig], *, is_measured: bool = False
     ) -> None:
         self.server: Final = server
+        self.users: Final[dict[int, str]] = {}
         self.nursery: Final = nursery
         self.is_measured: Final = is_measured
         self.request_memory: Final = RequestMemory(config().queued_bytes_max)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.kafka import ANONYMOUS
@@ -12,18 +13,23 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """The client that sent a request. Nobody authenticates here, so the listener is all that tells brokers from
+    """The client that sent a request. Brokers do not authenticate yet, so the listener is all that tells them from
     clients, where there are several.
+
+    users: The names of the clients that said who they are, by connection.
     """
 
-    __slots__ = ("_config", "_request")
+    __slots__ = ("_config", "_request", "_users")
 
-    #: By which name rights and quotas know the client.
-    principal = ANONYMOUS
-
-    def __init__(self, request: Request, config: BrokerConfig) -> None:
+    def __init__(self, request: Request, config: BrokerConfig, users: Mapping[int, str]) -> None:
         self._request = request
         self._config = config
+        self._users = users
+
+    @property
+    def principal(self) -> str:
+        """By which name rights and quotas know the client."""
+        return self._users.get(self._request.connection_id, ANONYMOUS)
 
     @property
     def listener(self) -> str:

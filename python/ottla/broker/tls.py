@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.broker")
 
-PROTOCOL: Final = "SSL"
+PROTOCOLS: Final = ("SSL", "SASL_SSL")
 #: Commands that convert a key store and a trust store to PEM. Java's tool has no export of keys but to PKCS12.
 _KEYS = (
     "keytool -importkeystore -srckeystore {file} -destkeystore keystore.p12 -deststoretype PKCS12; "
@@ -53,11 +53,12 @@ def check(config: BrokerConfig) -> None:
 
 def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Tls | None:
     """The certificate, key and rules of the listener's connections; None if they are plain. Raises ConfigError."""
-    if endpoint.protocol != PROTOCOL:
+    if endpoint.protocol not in PROTOCOLS:
         return None
     own = _Settings(config, endpoint)
     keys, chain = own.keystore()
-    asks = own.text("client.auth") or "none"
+    # As in Kafka 2.7: a client with SASL is asked for no certificate.
+    asks = "none" if endpoint.protocol == "SASL_SSL" else own.text("client.auth") or "none"
     trusted = own.truststore() if asks != "none" else None
     places = {"certificates": chain, "key": keys} | ({"trusted": trusted} if trusted else {})
     try:
@@ -80,7 +81,7 @@ def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Tls | None:
 
 def warn_of_expiry(config: BrokerConfig, endpoint: Endpoint) -> None:
     """Says in the log if a certificate of the listener is not valid now: clients will refuse it."""
-    if endpoint.protocol != PROTOCOL:
+    if endpoint.protocol not in PROTOCOLS:
         return
     _, chain = _Settings(config, endpoint).keystore()
     now = datetime.now(UTC)

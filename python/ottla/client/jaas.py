@@ -1,4 +1,4 @@
-"""User and password out of `sasl.jaas.config`, a line in the syntax of Java's JAAS files:
+"""`sasl.jaas.config`, a line in the syntax of Java's JAAS files, and user and password out of it:
 
     org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="it's \\"secret\\"";
 
@@ -43,7 +43,7 @@ def credentials(text: str, mechanism: str) -> tuple[str, str]:
     example = f'{module} required username="..." password="...";'
     if not text:
         raise ValueError(f"{SETTING} is missing, which says who to be: {example}")
-    found = _parse(text, example)
+    found = parse(text, example)
     if found[0] != module:
         raise ValueError(f"{SETTING} has the login module {found[0]}; sasl.mechanism={mechanism} needs {module}")
     options = found[1]
@@ -55,26 +55,30 @@ def credentials(text: str, mechanism: str) -> tuple[str, str]:
     return options["username"], options["password"]
 
 
-def _parse(text: str, example: str) -> tuple[str, dict[str, str]]:
-    """The name of the login module and its options."""
+def parse(text: str, example: str, setting: str = SETTING) -> tuple[str, dict[str, str]]:
+    """The name of the login module and its options.
+
+    Raises:
+        ValueError: the text is not one login module; nothing of the text is in the message but names.
+    """
     tokens = list(_tokens(text))
     words = [value for value, is_word in tokens[:2] if is_word]
     if len(words) < 2 or words[1].lower() not in FLAGS:
-        raise ValueError(f"{SETTING} does not begin with a login module and '{FLAGS[0]}': {example}")
+        raise ValueError(f"{setting} does not begin with a login module and '{FLAGS[0]}': {example}")
     options: dict[str, str] = {}
     position = 2
     while (token := _at(tokens, position)) != (";", False):
         name, is_word = token
         if name == "" and not is_word:
-            raise ValueError(f"{SETTING} does not end with a semicolon")
+            raise ValueError(f"{setting} does not end with a semicolon")
         value, is_value = _at(tokens, position + 2)
         if not is_word or _at(tokens, position + 1) != ("=", False) or not is_value:
             what = f"'{name}'" if is_word and _at(tokens, position + 1) == ("=", False) else "an option"
-            raise ValueError(f"{SETTING}: the value of {what} must be a word, or stand in quotes: {example}")
+            raise ValueError(f"{setting}: the value of {what} must be a word, or stand in quotes: {example}")
         options[name] = value
         position += 3
     if position + 1 < len(tokens):
-        raise ValueError(f"{SETTING} has more than one login module, or something after the semicolon; it takes one")
+        raise ValueError(f"{setting} has more than one login module, or something after the semicolon; it takes one")
     return words[0], options
 
 

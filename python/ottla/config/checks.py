@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.config.layers import Layers
 from ottla.config.listeners import WILDCARDS, check_advertised
-from ottla.config.security import check_security, serves_tls
+from ottla.config.security import check_security, serves
 from ottla.config.values import ConfigError, InvalidValue
 from ottla.kafka import PROTOCOLS
 
@@ -135,9 +135,9 @@ def _check_listeners(config: Layers) -> None:
 def _check_protocols(config: Layers) -> None:
     for endpoint in config.listeners:
         is_served = endpoint.protocol in SERVED_PROTOCOLS
-        # Brokers do not speak TLS to each other yet.
+        # Brokers do not speak TLS to each other yet, and do not authenticate.
         is_for_clients = endpoint.name not in config.listeners_between_brokers
-        if not is_served and not (endpoint.protocol == "SSL" and serves_tls() and is_for_clients):
+        if not is_served and not (serves(endpoint.protocol) and is_for_clients):
             raise ConfigError(
                 "listeners",
                 f"listeners: {endpoint} asks for {endpoint.protocol}, which Ottla does not serve yet; "

@@ -57,9 +57,11 @@ _HARMLESS: Final = {
 }
 """Values that ask for nothing, beside false, an empty text and numbers up to 0."""
 
+_DELAY: Final = "connection.failed.authentication.delay.ms"
+_OF_SASL: Final = (_DELAY, "connections.max.reauth.ms")
 INERT: Final = (
     (("ssl.*",), "no listener has TLS"),
-    (("sasl.*", "connection.failed.authentication.delay.ms"), "no listener has SASL"),
+    (("sasl.*", _DELAY), "no listener has SASL"),
     (("delegation.token.*",), "there are no delegation tokens"),
     (("zookeeper.ssl.*",), "the connection to ZooKeeper has no TLS"),
     (
@@ -75,9 +77,26 @@ def serves_tls() -> bool:
     return os.environ.get("OTTLA_TLS") == "1"
 
 
-def is_for_tls(name: str) -> bool:
-    """True if a setting is of listeners with TLS, and these are served."""
-    return serves_tls() and base_name(name).startswith("ssl.")
+def serves_sasl() -> bool:
+    """True if listeners with SASL are served: only for tests, as those with TLS."""
+    return os.environ.get("OTTLA_SASL") == "1"
+
+
+def serves(protocol: str) -> bool:
+    """True if listeners for clients may have this protocol."""
+    has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
+    return (not has_tls or serves_tls()) and (not has_sasl or serves_sasl())
+
+
+def is_served(name: str) -> bool:
+    """True if a setting is of listeners with TLS or with SASL, and these are served."""
+    return (serves_tls() and base_name(name).startswith("ssl.")) or (serves_sasl() and is_of_sasl(name))
+
+
+def is_of_sasl(name: str) -> bool:
+    """True if a setting is of listeners with SASL."""
+    base = base_name(name)
+    return base.startswith("sasl.") or base in _OF_SASL
 
 
 def base_name(name: str) -> str:
@@ -95,7 +114,7 @@ def inert_because(name: str) -> str | None:
     concern.
     """
     base = base_name(name)
-    if base in REFUSED or is_for_tls(name):
+    if base in REFUSED or is_served(name):
         return None
     for names, reason in INERT:
         if any(base.startswith(name[:-1]) if name.endswith("*") else base == name for name in names):
@@ -117,7 +136,7 @@ def refusal(name: str, text: str, ignored: Collection[str]) -> ConfigError | Non
     `ignored` is the value of `security.settings.ignored`.
     """
     base = base_name(name)
-    if base not in REFUSED or name in ignored or base in ignored or is_for_tls(name) or not _asks(name, base, text):
+    if base not in REFUSED or name in ignored or base in ignored or is_served(name) or not _asks(name, base, text):
         return None
     setting = base_setting(name)
     shown = name if setting is None or setting.is_sensitive else f"{name}={text.strip()}"

@@ -110,7 +110,7 @@ DISPATCH_ASKS |= dict.fromkeys(("_is_logged",))
 #: Produce and Fetch are not among those that brokers alone send.
 DISPATCH_ASKS |= dict.fromkeys(("is_between_brokers", "session", "may_be_broker"))
 #: Large requests but Produce and Fetch are decoded in pieces.
-DISPATCH_ASKS |= dict.fromkeys(("is_large", "key", "DECODED_BY_HUB"))
+DISPATCH_ASKS |= dict.fromkeys(("is_large", "key", "DECODED_BY_HANDLERS"))
 #: What `Requests` consists of.
 DISPATCH = (Requests.handle, Requests._serve, Requests._serve_measured, Requests._serve_large, requests._has_quotas)
 

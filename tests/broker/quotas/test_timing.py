@@ -62,6 +62,7 @@ class Serving:
     def __init__(self, nursery: trio.Nursery) -> None:
         self.nursery = nursery
         self.config = None
+        self.users: dict[int, str] = {}
         self.spent_s: list[float] = []
 
     def used_time(self, _client: object, seconds: float, _at_ms: int) -> int:
@@ -69,7 +70,9 @@ class Serving:
         return 0
 
     def call(self) -> AnyCall:
-        request = SimpleNamespace(api_version=8, client_id="test", limit=lambda throttle_ms, _: self.asks(throttle_ms))
+        request = SimpleNamespace(
+            api_version=8, client_id="test", connection_id=1, limit=lambda throttle_ms, _: self.asks(throttle_ms)
+        )
         return Call(cast("Any", self), METADATA, cast("Any", request))
 
     def asks(self, throttle_ms: Callable[[], int]) -> None:

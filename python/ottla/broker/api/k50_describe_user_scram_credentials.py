@@ -63,8 +63,8 @@ def _described(name: str, config: dict[str, str], count: int) -> DescribeUserScr
         if not _has_credential(config):
             raise ResourceNotFound(f"Attempt to describe a user credential that does not exist: {name}")
         row.credential_infos = [
-            CredentialInfo(mechanism=kind.value, iterations=iterations)
-            for kind, iterations in scram.iterations_of(config).items()
+            CredentialInfo(mechanism=kind.value, iterations=credential.iterations)
+            for kind, credential in scram.credentials_of(config).items()
         ]
     except KafkaError as error:
         row.error_code, row.error_message = error.code, str(error)

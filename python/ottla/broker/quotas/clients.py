@@ -7,10 +7,10 @@ that long, so that a client that does not know of throttle times is throttled as
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from ottla.broker.quotas.entities import all_entities, entity_at, values
+from ottla.broker.quotas.entities import entity_at, values
 from ottla.broker.quotas.limits import Entity, Group, Limits, Quota
 from ottla.broker.quotas.rates import Rate, TokenBucket, Window
 from ottla.controller.configs import get_config
@@ -81,14 +81,9 @@ class ClientQuotas:
         """True if there is any quota."""
         return any(self._limits.values())
 
-    async def load(self, tree: Tree) -> None:
-        """Takes all quotas that are set."""
-        for entity, config in await all_entities(tree):
-            self.set(entity, config)
-
-    async def load_again(self, tree: Tree) -> None:
-        """Takes what changed of any quota, as `changed` does."""
-        found = dict(await all_entities(tree))
+    def take(self, entities: Iterable[tuple[Entity, Mapping[str, str]]]) -> None:
+        """These are all entities that have settings. What changed of any quota is taken, as `changed` does."""
+        found = dict(entities)
         for entity in self.entities() | found.keys():
             self._change(entity, found.get(entity, {}))
 

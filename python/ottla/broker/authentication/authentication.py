@@ -1,0 +1,228 @@
+"""The conversations of all connections: from SaslHandshake over the tokens to the gate that opens.
+
+| connection                     | SaslHandshake                  | SaslAuthenticate, or a token                     |
+|--------------------------------|--------------------------------|--------------------------------------------------|
+| of a listener without SASL     | ILLEGAL_SASL_STATE             | ILLEGAL_SASL_STATE                               |
+| not known yet                  | begins; an unknown mechanism   | closed                                           |
+|                                | ends the connection            |                                                  |
+| in a conversation              | ends the connection            | goes on; the last one lets the client speak, a   |
+|                                |                                | wrong one ends the connection                    |
+| known, for ever                | ILLEGAL_SASL_STATE             | ILLEGAL_SASL_STATE                               |
+| known, for a time (KIP-368)    | begins anew, once a second at  | ILLEGAL_SASL_STATE                               |
+|                                | most: then ILLEGAL_SASL_STATE  |                                                  |
+
+Everything else that a client sends before it is known the hub's gate refuses (`rust/net/session.rs`). A client that
+is refused is told after `connection.failed.authentication.delay.ms`, so that guessing takes time; until then nothing
+more is taken from it.
+
+Source: SaslServerAuthenticator.java, KafkaChannel.maybeBeginServerReauthentication.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import trio
+
+from ottla.broker.authentication import plain
+from ottla.broker.authentication.exchange import Exchange, Refused
+from ottla.broker.authentication.listeners import SCRAM, Sasl
+from ottla.broker.authentication.plain import Plain
+from ottla.broker.authentication.scram import Scram
+from ottla.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
+from ottla.wire.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.wire.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+if TYPE_CHECKING:
+    from ottla._core import Hub
+    from ottla.broker.authentication.credentials import Credentials
+    from ottla.broker.call import Call
+
+    SaslHandshake: TypeAlias = "Call[SaslHandshakeRequest, SaslHandshakeResponse]"
+    SaslAuthenticate: TypeAlias = "Call[SaslAuthenticateRequest, SaslAuthenticateResponse]"
+
+logger = logging.getLogger("ottla.broker")
+
+#: How long a client may take to say who it is. Kafka's clients wait for an answer as long.
+GREETING_MS: Final = 30_000
+#: How often a client may begin anew.
+ANEW_S: Final = 1.0
+#: The version of SaslAuthenticate that stands for a token without a header, as clients before Kafka 1.0 send it.
+TOKEN: Final = -1
+
+
+@dataclass(slots=True)
+class _Known:
+    """A client that has proved who it is, and by which mechanism. `has_end`: it has to prove it anew."""
+
+    user: str
+    mechanism: str
+    has_end: bool
+    asked_anew_at: float = float("-inf")
+
+
+@dataclass(slots=True)
+class _Conversation:
+    sasl: Sasl
+    mechanism: str
+    exchange: Exchange
+
+
+class Authentication:
+    """Of one broker. All methods are for the loop's thread.
+
+    users: The names of the clients that are known, by connection.
+    """
+
+    def __init__(self, hub: Hub, credentials: Credentials, users: dict[int, str]) -> None:
+        self.credentials: Final = credentials
+        self._hub = hub
+        self._users = users
+        self._listeners: dict[str, Sasl] = {}
+        self._known: dict[int, _Known] = {}
+        self._conversations: dict[int, _Conversation] = {}
+
+    def serve(self, listener: str, sasl: Sasl) -> None:
+        """From now on clients of a listener, whose socket is open, have to say who they are."""
+        self._listeners[listener] = sasl
+        self._hub.greet(listener, GREETING_MS)
+
+    def disconnected(self, connection: int) -> None:
+        """Forgets a connection that has ended."""
+        self._users.pop(connection, None)
+        self._known.pop(connection, None)
+        self._conversations.pop(connection, None)
+
+    def handshake(self, call: SaslHandshake) -> None:
+        """Answers the request that chooses a mechanism."""
+        connection = call.request.connection_id
+        sasl = self._listeners.get(call.session.listener)
+        mechanism = call.message.mechanism
+        if sasl is None or not self._may_begin(connection):
+            call.reply(SaslHandshakeResponse(error_code=IllegalSaslState.code))
+            return
+        answer = SaslHandshakeResponse(mechanisms=list(sasl.mechanisms))
+        if connection in self._conversations:
+            answer = SaslHandshakeResponse(error_code=IllegalSaslState.code)
+            self._end(call, sasl, answer, "a SaslHandshake in the midst of another one")
+        elif mechanism not in sasl.mechanisms:
+            answer.error_code = UnsupportedSaslMechanism.code
+            self._end(call, sasl, answer, f"mechanism {mechanism!r}, and {', '.join(sasl.mechanisms)} are served")
+        else:
+            self._conversations[connection] = _Conversation(sasl, mechanism, self._exchange(sasl, mechanism))
+            if call.version == 0:
+                self._hub.take_tokens(connection)
+            call.reply(answer)
+
+    def _may_begin(self, connection: int) -> bool:
+        known = self._known.get(connection)
+        if known is None:
+            return True
+        now = trio.current_time()
+        if not known.has_end or now - known.asked_anew_at < ANEW_S:
+            return False
+        known.asked_anew_at = now
+        return True
+
+    def _exchange(self, sasl: Sasl, mechanism: str) -> Exchange:
+        if mechanism == plain.NAME:
+            return Plain(sasl.passwords)
+        kind = SCRAM[mechanism]
+        return Scram(kind, partial(self.credentials.find, kind))
+
+    def authenticate(self, call: SaslAuthenticate) -> None:
+        """Answers a token of a client."""
+        connection = call.request.connection_id
+        token = bytes(call.request) if call.version == TOKEN else call.message.auth_bytes
+        conversation = self._conversations.get(connection)
+        if conversation is None:
+            self._out_of_place(call)
+            return
+        try:
+            answer = conversation.exchange.step(token)
+            user = conversation.exchange.user
+            if user is not None:
+                self._check_same(connection, user, conversation.mechanism)
+        except Refused as refused:
+            self._refuse(call, conversation, refused)
+            return
+        lifetime_ms = 0
+        if user is not None:
+            lifetime_ms = self._let_speak(connection, conversation, user)
+        if call.version == TOKEN:
+            call.request.reply(answer)
+        else:
+            call.reply(SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms))
+
+    def _let_speak(self, connection: int, conversation: _Conversation, user: str) -> int:
+        """Opens the gate. Returns for how many milliseconds; 0: for ever."""
+        mechanism = conversation.mechanism
+        for_ms = conversation.sasl.session_ms[mechanism]
+        before = self._known.get(connection)
+        known = _Known(user, mechanism, for_ms > 0)
+        if before is not None:
+            known.asked_anew_at = before.asked_anew_at
+        self._known[connection] = known
+        self._users[connection] = user
+        del self._conversations[connection]
+        self._hub.let_speak(connection, for_ms or None)
+        logger.debug("connection %d is '%s', by %s", connection, user, mechanism)
+        return for_ms
+
+    def _check_same(self, connection: int, user: str, mechanism: str) -> None:
+        """Raises Refused if a client that proves anew who it is is somebody else now, or comes by another way."""
+        before = self._known.get(connection)
+        if before is None:
+            return
+        if before.mechanism != mechanism:
+            told = (
+                f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of mechanism "
+                f"'{before.mechanism}'"
+            )
+            raise Refused(told, told)
+        if before.user != user:
+            told = f"Cannot change principals during re-authentication from User.{before.user}: User.{user}"
+            raise Refused(told, told)
+
+    def _out_of_place(self, call: SaslAuthenticate) -> None:
+        """A token without a handshake."""
+        if call.session.listener not in self._listeners:
+            told = f"Listener {call.session.listener} needs no authentication: use security.protocol=PLAINTEXT."
+        elif call.request.connection_id in self._known:
+            told = "SaslAuthenticate request received after successful authentication"
+        else:
+            call.refuse("SaslAuthenticate without a SaslHandshake")
+            return
+        call.reply(SaslAuthenticateResponse(error_code=IllegalSaslState.code, error_message=told))
+
+    def _refuse(self, call: SaslAuthenticate, conversation: _Conversation, refused: Refused) -> None:
+        when = "re-authentication" if call.request.connection_id in self._known else "authentication"
+        mechanism = conversation.mechanism
+        told = refused.told
+        if told is None:
+            told = f"Authentication failed during {when} due to invalid credentials with SASL mechanism {mechanism}"
+        answer = SaslAuthenticateResponse(error_code=SaslAuthenticationFailed.code, error_message=told)
+        self._end(call, conversation.sasl, answer, f"{when} by {mechanism} failed: {refused}")
+
+    def _end(
+        self,
+        call: SaslHandshake | SaslAuthenticate,
+        sasl: Sasl,
+        answer: SaslHandshakeResponse | SaslAuthenticateResponse,
+        reason: str,
+    ) -> None:
+        """Answers when the delay is over, and closes the connection. A token gets no answer: it has no error code."""
+        self._conversations.pop(call.request.connection_id, None)
+
+        async def later() -> None:
+            await trio.sleep(sasl.failure_delay_ms / 1000)
+            if call.version == TOKEN:
+                call.refuse(reason)
+            else:
+                call.reply(answer)  # type: ignore[arg-type]  # each to its own call
+                self._hub.refuse(call.request.connection_id, reason)
+
+        call.in_background(later)

@@ -1,0 +1,28 @@
+"""One conversation in which a client proves who it is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Exchange(Protocol):
+    """A mechanism's side of the broker, for one client.
+
+    user: Who the client is, once `step` has accepted the last token; None before.
+    """
+
+    user: str | None
+
+    def step(self, token: bytes) -> bytes:
+        """Takes the client's next token, and returns the answer to it. Raises Refused: the conversation is over."""
+
+
+class Refused(Exception):
+    """A client is not who it claims to be, or does not speak the mechanism. The text is for the broker's log.
+
+    told: The text that the client gets; None: the one that says nothing but that it failed.
+    """
+
+    def __init__(self, reason: str, told: str | None = None) -> None:
+        super().__init__(reason)
+        self.told = told

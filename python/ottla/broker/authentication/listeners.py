@@ -1,0 +1,122 @@
+"""The SASL settings of listeners: which mechanisms they have, who may come in by PLAIN, and for how long.
+
+The settings are Kafka's: `listener.name.LISTENER.sasl.enabled.mechanisms`, or `sasl.enabled.mechanisms` for all
+listeners; `listener.name.LISTENER.MECHANISM.sasl.jaas.config`, which for PLAIN has an option `user_NAME` with each
+user's password; and `connections.max.reauth.ms` with both prefixes, one, or none. Users of SCRAM are in the
+coordination tree.
+
+Listeners with SASL are served only where `OTTLA_SASL=1` is set (`ottla.config.security.serves_sasl`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.authentication import plain
+from ottla.broker.scram import Mechanism
+from ottla.client import jaas
+from ottla.config import ConfigError
+
+if TYPE_CHECKING:
+    from ottla.config import BrokerConfig, Endpoint
+
+PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
+SCRAM: Final = {kind.setting: kind for kind in Mechanism}
+SERVED: Final = (plain.NAME, *SCRAM)
+_KERBEROS: Final = "GSSAPI"
+_USER: Final = "user_"
+_EXAMPLE: Final = f'{jaas.MODULES[plain.NAME]} required user_alice="..." user_bob="...";'
+
+
+@dataclass(frozen=True)
+class Sasl:
+    """The SASL of one listener.
+
+    mechanisms: Their names, in the order of the setting.
+    passwords: Of PLAIN, by user.
+    session_ms: For how long a client is known that came in by a mechanism; 0: for ever.
+    failure_delay_ms: How long a client that is refused waits for its answer.
+    """
+
+    mechanisms: tuple[str, ...]
+    passwords: Mapping[str, str]
+    session_ms: Mapping[str, int]
+    failure_delay_ms: int
+
+
+def check(config: BrokerConfig) -> None:
+    """Raises ConfigError for the first listener whose settings cannot be served."""
+    for endpoint in config.listeners:
+        of_listener(config, endpoint)
+
+
+def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Sasl | None:
+    """The SASL of a listener; None if it has none. Raises ConfigError."""
+    if endpoint.protocol not in PROTOCOLS:
+        return None
+    own = f"listener.name.{endpoint.name.lower()}."
+    setting = "sasl.enabled.mechanisms"
+    setting = own + setting if config.is_set(own + setting) else setting
+    mechanisms = tuple(dict.fromkeys(config.get_list(setting)))
+    if not mechanisms:
+        raise ConfigError(setting, f"listener {endpoint}: {setting} names no mechanism: nobody could come in")
+    for mechanism in mechanisms:
+        if mechanism not in SERVED:
+            instead = "Ottla has no Kerberos; " if mechanism == _KERBEROS else ""
+            raise ConfigError(
+                setting,
+                f"listener {endpoint}: {setting} names {mechanism}, which Ottla does not serve: {instead}possible are "
+                f"{', '.join(SERVED)}",
+            )
+        _refuse_handlers(config, endpoint, f"{own}{mechanism.lower()}.")
+    return Sasl(
+        mechanisms,
+        _passwords(config, endpoint, own) if plain.NAME in mechanisms else {},
+        {each: _session_ms(config, own, each) for each in mechanisms},
+        config.get_int("connection.failed.authentication.delay.ms"),
+    )
+
+
+def _passwords(config: BrokerConfig, endpoint: Endpoint, own: str) -> dict[str, str]:
+    setting = f"{own}plain.{jaas.SETTING}"
+    text = config.get_str(setting)
+    if not text:
+        raise ConfigError(
+            setting, f"listener {endpoint}: {setting} is missing, which has the users of PLAIN: {_EXAMPLE}"
+        )
+    try:
+        module, options = jaas.parse(text, _EXAMPLE, setting)
+    except ValueError as error:
+        raise ConfigError(setting, f"listener {endpoint}: {error}") from None
+    if module != jaas.MODULES[plain.NAME]:
+        raise ConfigError(
+            setting,
+            f"listener {endpoint}: {setting} has the login module {module}; PLAIN needs {jaas.MODULES[plain.NAME]}",
+        )
+    found = {name.removeprefix(_USER): value for name, value in options.items() if name.startswith(_USER)}
+    found.pop("", None)
+    if not found:
+        raise ConfigError(setting, f"listener {endpoint}: {setting} names no user: {_EXAMPLE}")
+    return found
+
+
+def _session_ms(config: BrokerConfig, own: str, mechanism: str) -> int:
+    base = "connections.max.reauth.ms"
+    for name in (f"{own}{mechanism.lower()}.{base}", own + base):
+        if config.is_set(name):
+            return max(0, config.get_int(name))
+    return max(0, config.get_int(base))
+
+
+def _refuse_handlers(config: BrokerConfig, endpoint: Endpoint, own: str) -> None:
+    """Raises ConfigError if a class of Java is to decide who comes in."""
+    for name in ("sasl.server.callback.handler.class", "sasl.login.callback.handler.class", "sasl.login.class"):
+        if config.get_str(own + name):
+            raise ConfigError(
+                own + name,
+                f"listener {endpoint}: {own}{name}: Ottla runs no Java class that decides who comes in; remove the "
+                "setting, and name the users in the listener's sasl.jaas.config (PLAIN) or in the coordination tree "
+                "(SCRAM)",
+            )

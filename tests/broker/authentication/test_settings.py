@@ -1,0 +1,102 @@
+"""The settings of listeners with SASL: what is read of them, and what is said of those that cannot be served."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.authentication.listeners import check, of_listener
+from ottla.config import BrokerConfig, ConfigError
+from tests.broker.authentication.conftest import PLAIN, users
+from tests.peers.ottla import Brokers
+from tests.peers.processes import free_port
+from tests.support.waiting import PATIENCE_S
+
+LISTENERS = {
+    "listeners": "PLAINTEXT://127.0.0.1:1,SASL://127.0.0.1:2,OTHER://127.0.0.1:3",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,OTHER:SASL_PLAINTEXT",
+    "listener.name.other.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+}
+OF_PLAIN = "listener.name.sasl.plain.sasl.jaas.config"
+
+
+def config(**settings: str) -> BrokerConfig:
+    given = {name.replace("__", "-").replace("_", "."): text for name, text in settings.items()}
+    return BrokerConfig({**LISTENERS, **given})
+
+
+@pytest.fixture(autouse=True)
+def served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_SASL", "1")
+
+
+def test_listeners_have_their_own() -> None:
+    given = {
+        "sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-256,PLAIN",
+        OF_PLAIN: users(alice='a "quoted" one', bob="b"),
+        "listener_name_sasl_plain_connections_max_reauth_ms": "1000",
+        "connections_max_reauth_ms": "5000",
+        "connection_failed_authentication_delay_ms": "7",
+    }
+    found = config(**given)
+    plaintext, sasl, other = found.listeners
+    assert of_listener(found, plaintext) is None
+    first = of_listener(found, sasl)
+    assert first is not None
+    assert first.mechanisms == ("PLAIN", "SCRAM-SHA-256")
+    assert first.passwords == {"alice": 'a "quoted" one', "bob": "b"}
+    assert first.session_ms == {"PLAIN": 1000, "SCRAM-SHA-256": 5000}
+    assert first.failure_delay_ms == 7
+    second = of_listener(found, other)
+    assert second is not None
+    assert (second.mechanisms, second.passwords) == (("SCRAM-SHA-512",), {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "sasl.enabled.mechanisms names GSSAPI, which Ottla does not serve: Ottla has no Kerberos; possible are "),
+        ({"sasl_enabled_mechanisms": "OAUTHBEARER"}, "names OAUTHBEARER, which Ottla does not serve: possible are "),
+        ({"sasl_enabled_mechanisms": ""}, "sasl.enabled.mechanisms names no mechanism: nobody could come in"),
+        ({"sasl_enabled_mechanisms": "PLAIN"}, f"{OF_PLAIN} is missing, which has the users of PLAIN: {PLAIN} req"),
+        ({"sasl_enabled_mechanisms": "PLAIN", OF_PLAIN: f"{PLAIN} required;"}, f"{OF_PLAIN} names no user"),
+        ({"sasl_enabled_mechanisms": "PLAIN", OF_PLAIN: "x required a=b;"}, f"{OF_PLAIN} has the login module x"),
+        ({"sasl_enabled_mechanisms": "PLAIN", OF_PLAIN: "nonsense"}, f"{OF_PLAIN} does not begin with a login module"),
+        (
+            {
+                "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+                "listener_name_sasl_scram__sha__256_sasl_server_callback_handler_class": "my.Handler",
+            },
+            "listener.name.sasl.scram-sha-256.sasl.server.callback.handler.class: Ottla runs no Java class that",
+        ),
+    ],
+)
+def test_what_cannot_be_served(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as problem:
+        check(config(**settings))
+    assert said in str(problem.value)
+    assert "SASL://127.0.0.1:2" in str(problem.value)
+
+
+def test_no_password_is_in_a_message() -> None:
+    own, other = users(alice="secret"), users(bob="secret")
+    for text in (own[:-1], own + other, f"{PLAIN} required user_a=-secret;"):
+        with pytest.raises(ConfigError) as problem:
+            check(config(sasl_enabled_mechanisms="PLAIN", **{OF_PLAIN: text}))
+        assert "secret" not in str(problem.value)
+
+
+def test_a_broker_says_it_in_one_line(brokers: Brokers) -> None:
+    ports = free_port(), free_port()
+    given = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]},SASL_PLAINTEXT://127.0.0.1:{ports[1]}",
+        "sasl.enabled.mechanisms": "PLAIN",
+    }
+    broker = brokers(settings=given, environment={"OTTLA_SASL": "1"}, wait=False)
+    assert broker.process.wait(PATIENCE_S) == 1
+    said = broker.log.read_text()
+    assert "cannot start the broker: listener SASL_PLAINTEXT://" in said
+    assert "Traceback" not in said
+    assert not broker.data.exists()
+    broker = brokers(settings=given, environment={"OTTLA_SASL": "0"}, wait=False)
+    assert broker.process.wait(PATIENCE_S) == 1
+    assert "asks for SASL_PLAINTEXT, which Ottla does not serve yet" in broker.log.read_text()
