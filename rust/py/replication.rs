@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::log::Log;
 use super::net::Completions;
 use crate::net::transport::Transport;
 use crate::replication::{
-    self, FetcherSettings, PartitionKey, Quota, Replica, Terms, Throttled, Window,
+    self, Conversation, FetcherSettings, Greeting, Next, PartitionKey, Quota, Replica, Terms,
+    Throttled, Window,
 };
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -132,6 +134,52 @@ impl PartitionToFetch {
 #[pyclass(frozen, module = "ottla._core")]
 pub struct Fetcher(replication::Fetcher);
 
+impl Drop for Fetcher {
+    /// The end of the thread is waited for without the interpreter, which the thread may be about to ask.
+    fn drop(&mut self) {
+        match Python::try_attach(|py| py.detach(|| self.0.close())) {
+            Some(()) => {}
+            None => self.0.close(),
+        }
+    }
+}
+
+/// Begins conversations that Python holds: an iterator-like object whose `next` is given the answer before (None at
+/// first), and returns the next request, or the seconds for which it is known who comes, or None: for ever.
+#[derive(Debug)]
+struct PyGreeting(Py<PyAny>);
+
+impl Greeting for PyGreeting {
+    fn begin(&self) -> Result<Box<dyn Conversation>, String> {
+        let begun = with_python(|py| self.0.call0(py))?;
+        Ok(Box::new(PyConversation(begun)))
+    }
+}
+
+struct PyConversation(Py<PyAny>);
+
+impl Conversation for PyConversation {
+    fn next(&mut self, answer: Option<&[u8]>) -> Result<Next, String> {
+        with_python(|py| {
+            let answer = answer.map(|answer| PyBytes::new(py, answer));
+            let next = self.0.bind(py).call_method1("next", (answer,))?;
+            if let Ok(frame) = next.cast::<PyBytes>() {
+                return Ok(Next::Send(frame.as_bytes().to_vec()));
+            }
+            let lasts: Option<f64> = next.extract()?;
+            Ok(Next::Done(lasts.map(|lasts| {
+                Duration::try_from_secs_f64(lasts).unwrap_or_default()
+            })))
+        })
+    }
+}
+
+/// Asks Python, on a thread that is not its own. An exception is told by its text.
+fn with_python<T>(ask: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, String> {
+    let asked = Python::try_attach(|py| ask(py).map_err(|error| error.value(py).to_string()));
+    asked.unwrap_or_else(|| Err("the interpreter is ending".to_owned()))
+}
+
 #[pyclass(frozen, get_all, module = "ottla._core")]
 pub struct FetcherEvent {
     topic: String,
@@ -226,7 +274,8 @@ impl Fetcher {
     #[new]
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (*, host, port, replica_id, client_id, fetch_version, wait_max_ms, bytes_min, response_bytes_max,
-        partition_bytes_max, batch_bytes_max, backoff_ms, socket_timeout_ms, receive_buffer_bytes, quota, large, completions, token))]
+        partition_bytes_max, batch_bytes_max, backoff_ms, socket_timeout_ms, receive_buffer_bytes, quota, large, completions, token,
+        greeting=None))]
     fn new(
         host: String,
         port: u16,
@@ -245,6 +294,7 @@ impl Fetcher {
         large: &LargeAnswers,
         completions: &Completions,
         token: u64,
+        greeting: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         if !VERSIONS.contains(&fetch_version) {
             let problem = format!("fetch_version {fetch_version}: 11 or 12");
@@ -265,6 +315,7 @@ impl Fetcher {
             socket_timeout: Duration::from_millis(socket_timeout_ms.into()),
             receive_buffer_bytes: usize::try_from(receive_buffer_bytes).unwrap_or(0),
             transport: Transport::Plain,
+            greeting: greeting.map(|begin| Arc::new(PyGreeting(begin)) as Arc<dyn Greeting>),
         };
         let queue = completions.queue();
         let notify = move || queue.push(token, Box::new(|py| Ok(py.None())));

@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
+use super::greeting::Greeting;
 use super::large::{LargeAnswers, Place};
 use crate::io::Wake;
 use crate::net::transport::Transport;
@@ -111,6 +112,7 @@ pub(super) struct Leader<'a> {
     pub receive_buffer_bytes: usize,
     /// How the bytes move.
     pub transport: fn(OwnedFd) -> Transport,
+    pub greeting: Option<&'a dyn Greeting>,
 }
 
 #[derive(Debug)]

@@ -27,7 +27,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::connection::{Answer, Broken, Connection, Leader, Room, SIZE_BYTES};
+use super::connection::{Answer, Broken, Leader, Room, SIZE_BYTES};
+use super::greeting::{Greeting, Kept};
 use super::large::LargeAnswers;
 use super::quota::Quota;
 use super::replica::Replica;
@@ -83,6 +84,8 @@ pub struct FetcherSettings {
     pub receive_buffer_bytes: usize,
     /// How the bytes of its connections move.
     pub transport: fn(OwnedFd) -> Transport,
+    /// The first words on each connection; None: leaders serve everybody.
+    pub greeting: Option<Arc<dyn Greeting>>,
 }
 
 /// A thread that fetches from one leader, until it is closed or dropped. All methods may be called from any thread.
@@ -186,12 +189,23 @@ impl From<WireError> for Failed {
     }
 }
 
+fn leader(settings: &FetcherSettings) -> Leader<'_> {
+    Leader {
+        host: &settings.host,
+        port: settings.port,
+        timeout: settings.socket_timeout,
+        receive_buffer_bytes: settings.receive_buffer_bytes,
+        transport: settings.transport,
+        greeting: settings.greeting.as_deref(),
+    }
+}
+
 struct Worker {
     settings: FetcherSettings,
     table: Arc<Table>,
     large: Arc<LargeAnswers>,
     session: Session,
-    connection: Option<Connection>,
+    connection: Kept,
     answer: Answer,
     correlation_id: i32,
     /// The message that was told last about the connection; empty after a good answer.
@@ -205,7 +219,7 @@ impl Worker {
             table,
             large,
             session: Session::new(),
-            connection: None,
+            connection: Kept::default(),
             answer: Answer::default(),
             correlation_id: 0,
             told: String::new(),
@@ -246,7 +260,7 @@ impl Worker {
     }
 
     fn start_anew(&mut self) {
-        self.connection = None;
+        self.connection.end();
         self.session.begin_anew();
     }
 
@@ -257,10 +271,8 @@ impl Worker {
         let frame = self.request_frame(&named, wait)?;
         let closing = &self.table.closing;
         let timeout = self.settings.socket_timeout;
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => Connection::open(&self.leader(), closing)?,
-        };
+        let leader = leader(&self.settings);
+        let mut connection = self.connection.take(&leader, &self.large, closing)?;
         connection.send(&frame, timeout, closing)?;
         // What the answer is read into is put aside while the rest changes, and put back with memory of this fetcher's own, whatever comes of it.
         let mut answer = std::mem::take(&mut self.answer);
@@ -269,7 +281,7 @@ impl Worker {
         let received = connection.receive(&mut answer, &room, timeout, closing);
         let taken = match received {
             Ok(()) => {
-                self.connection = Some(connection);
+                self.connection.keep(connection);
                 self.take_frame(answer.frame(), answer.bytes.len())
             }
             Err(broken) => Err(broken.into()),
@@ -286,16 +298,6 @@ impl Worker {
         figures.requests.fetch_add(1, Ordering::Relaxed);
         figures.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.take_answer(frame)
-    }
-
-    fn leader(&self) -> Leader<'_> {
-        Leader {
-            host: &self.settings.host,
-            port: self.settings.port,
-            timeout: self.settings.socket_timeout,
-            receive_buffer_bytes: self.settings.receive_buffer_bytes,
-            transport: self.settings.transport,
-        }
     }
 
     fn room(&self, partitions: usize) -> Room<'_> {

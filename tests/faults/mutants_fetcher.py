@@ -63,8 +63,8 @@ MUTANTS = (
     Mutant(
         "replication.a-session-outlives-its-connection",
         "rust/replication/fetcher.rs",
-        "        self.connection = None;\n        self.session.begin_anew();\n",
-        "        self.connection = None;\n",
+        "        self.connection.end();\n        self.session.begin_anew();\n",
+        "        self.connection.end();\n",
         cargo=(CONNECTIONS + "a_connection_that_ends_in_an_answer_is_made_anew_with_a_new_session",),
     ),
     Mutant(

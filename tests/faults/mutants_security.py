@@ -193,4 +193,18 @@ MUTANTS = (
         "for kind, old in self._users.get(user, {}).items():",
         pytest=(f"{SESSIONS}::test_users_come_and_go",),
     ),
+    Mutant(
+        "sasl.a-fetcher-outlives-its-session",
+        "rust/replication/greeting.rs",
+        "let is_over = |ends_at| ends_at <= Instant::now();",
+        "let is_over = |_: Instant| false;",
+        cargo=("replication::tests::connections::a_connection_whose_time_is_over_is_made_anew_without_a_word",),
+    ),
+    Mutant(
+        "sasl.a-broker-that-refuses-counts-as-gone",
+        "python/ottla/peers/presence.py",
+        "        await trio.sleep(PATIENCE_S)\n        return False\n    except OSError:\n",
+        "        return True\n    except OSError:\n",
+        pytest=("tests/net/test_presence.py::test_who_is_not_let_in_proves_nothing",),
+    ),
 )

@@ -12,6 +12,8 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.client.errors import ConnectionLost
+from ottla.errors import RemoteProtocolError, SaslAuthenticationFailed
 from ottla.peers import presence
 from tests.support.waiting import PATIENCE_S, comes_true
 
@@ -59,7 +61,9 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(monkeypatch: pytest.MonkeyPatch, *, listens: bool = True) -> AsyncIterator[Watched]:
+async def watched(
+    monkeypatch: pytest.MonkeyPatch, *, listens: bool = True, greet: presence.Greet | None = None
+) -> AsyncIterator[Watched]:
     monkeypatch.setattr(presence, "PATIENCE_S", 0.02)
     one = Watched()
     await one.listen()
@@ -75,7 +79,7 @@ async def watched(monkeypatch: pytest.MonkeyPatch, *, listens: bool = True) -> A
     monkeypatch.setattr(presence, "_is_closed", noted)
 
     async def watch() -> None:
-        await presence.gone("127.0.0.1", one.port, one.doubts.append)
+        await presence.gone("127.0.0.1", one.port, one.doubts.append, greet)
         one.is_gone = True
 
     async with trio.open_nursery() as nursery:
@@ -221,3 +225,45 @@ async def test_a_connection_that_is_closed_while_it_is_made_disproves_nothing(mo
         connection.socket.close()
         await comes_true("it is gone", lambda: one.is_gone)
         assert resets == []
+
+
+class Greets:
+    """Says who it is on each connection, as the test lets it: `answers` are what comes of it, one after the other."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self.answers = list(answers)
+        self.places: list[tuple[str, int]] = []
+
+    async def __call__(self, stream: trio.SocketStream, host: str, port: int) -> None:
+        self.places.append((host, port))
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is not None:
+            await stream.aclose()
+            raise answer
+
+
+async def test_who_is_not_let_in_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other side lives: it refuses, or does not understand."""
+    refused = SaslAuthenticationFailed("no"), RemoteProtocolError("what?"), TimeoutError("late")
+    greets = Greets(*refused)
+    async with watched(monkeypatch, greet=greets) as one:
+        for _ in refused:
+            await one.accept()
+        await one.accept()
+        await one.lasts()
+        assert len(greets.places) == len(refused) + 1
+        assert greets.places[0] == ("127.0.0.1", one.port)
+        assert True not in one.doubts
+        assert not one.is_gone
+
+
+async def test_a_process_that_ends_while_it_is_greeted_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    greets = Greets(ConnectionLost("it closed the connection"))
+    async with watched(monkeypatch, greet=greets) as one:
+        await one.accept()
+        await comes_true("it is greeted", lambda: bool(greets.places))
+        await comes_true("it is doubted", lambda: True in one.doubts)
+        for connection in one.connections:
+            connection.socket.close()
+        await one.refuse()
+        await comes_true("it is gone", lambda: one.is_gone)

@@ -1,7 +1,7 @@
 """The fetcher and its quota (rust/py/replication.rs)."""
 
-from collections.abc import Sequence
-from typing import Self, final
+from collections.abc import Callable, Sequence
+from typing import Any, Self, final
 
 from ottla._core._log import Log
 from ottla._core._net import Completions
@@ -62,8 +62,10 @@ class Fetcher:
 
     Times and sizes are those of Kafka's settings `replica.fetch.*` and `replica.socket.*`. `fetch_version`: 12, or 11
     for a leader that cannot tell where logs diverge. `batch_bytes_max`: the largest batch that a leader may have.
-    `receive_buffer_bytes`: -1 for what the system gives. A Completion(token) with None follows whenever there are
-    events and were none before, again and again (`Server.listen_to`).
+    `receive_buffer_bytes`: -1 for what the system gives. `greeting` begins a conversation on each new connection, on
+    the fetcher's thread: `next` is given the answer before (None at first) and returns the next request with its size;
+    in the end the seconds after which another connection is used, or None for ever. A Completion(token) with None
+    follows whenever there are events and were none before, again and again (`Server.listen_to`).
 
     All fetchers of a broker share its `quota` and its places for `large` answers. While the quota is exceeded,
     throttled partitions that lag behind their leader's high watermark are left out.
@@ -92,6 +94,7 @@ class Fetcher:
         large: LargeAnswers,
         completions: Completions,
         token: int,
+        greeting: Callable[[], Any] | None = None,
     ) -> Self: ...
     def add(self, partitions: Sequence[PartitionToFetch], *, is_move: bool = False, is_agreed: bool = False) -> None:
         """Fetches these partitions, each from its log's end on, until an event pauses it.

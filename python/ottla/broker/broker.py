@@ -20,7 +20,7 @@ from ottla._core import Disconnected
 from ottla.broker import connection_limits, identity, leaving, loggers, parts, reconfiguration, tls, untold
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
-from ottla.broker.authentication import listeners
+from ottla.broker.authentication import between, listeners
 from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.fetch.session import FetchSessions
 from ottla.broker.groups import groups
@@ -175,6 +175,7 @@ class Broker:
         place = place_of(config, shared)
         tls.check(config)
         listeners.check(config)
+        between.security(config)
         at("opening the log directories and the coordination tree")
         async with (
             LogManager.open(config, is_alone=place is None) as logs,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from ottla.broker.authentication import between
 from ottla.coordination.tree import SessionState
 from ottla.errors import KafkaError, ProtocolError, check, counted
 from ottla.peers import Dialer
@@ -100,7 +101,7 @@ async def _ask(broker: Leaving) -> list[tuple[str, int]]:
     if address is None:
         raise ConnectionError("no controller is known")
     timeout_ms = config.get_int("controller.socket.timeout.ms")
-    connection = await Dialer(str(broker.id), timeout_ms).open(*address)
+    connection = await Dialer(str(broker.id), timeout_ms, between.security(config)).open(*address)
     try:
         request = ControlledShutdownRequest(broker.id, broker.registration.epoch)
         answer: ControlledShutdownResponse = await connection.call(

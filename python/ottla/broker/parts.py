@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla._core import Hub
+from ottla.broker.authentication import between
 from ottla.broker.authentication.authentication import Authentication
 from ottla.broker.authentication.credentials import Credentials
 from ottla.broker.authentication.scram import Decoys
@@ -103,10 +104,15 @@ def authentication(broker: Unfinished, hub: Hub, users: dict[int, str]) -> Authe
     return Authentication(hub, Credentials(decoys), users)
 
 
+def _dialer(broker: Unfinished, client_id: str, timeout: str) -> Dialer:
+    """Opens connections to other brokers; `timeout` is the setting that says how long that may take."""
+    return Dialer(client_id, broker.config.get_int(timeout), between.security(broker.config))
+
+
 def peers(broker: Unfinished) -> Peers:
     """The connections to other brokers, whose addresses the controller tells."""
     listener = broker.config.inter_broker_listener
-    dialer = Dialer(f"broker-{broker.id}", broker.config.get_int("replica.socket.timeout.ms"))
+    dialer = _dialer(broker, f"broker-{broker.id}", "replica.socket.timeout.ms")
     return Peers(lambda other: broker.metadata.address(other, listener), dialer)
 
 
@@ -157,7 +163,9 @@ def following(broker: Unfinished) -> Following:
         broker.id,
         broker.server,
         broker.peers,
-        Fetchers(broker.id, lambda: broker.config, broker.throttles.follower, completions),
+        Fetchers(
+            broker.id, lambda: broker.config, broker.throttles.follower, completions, between.security(broker.config)
+        ),
         lambda: broker.config,
         address_known=broker.metadata.wait_until,
         truncate=broker.logs.truncate,
@@ -187,13 +195,15 @@ def transactions(broker: Unfinished) -> Transactions:
         broker.config,
         Directory(broker.tree, broker.id, broker.metadata, broker.config.inter_broker_listener, broker.standing),
         broker.producer_ids.next,
-        client_id=f"broker-{broker.id}-txn-marker-sender",
+        _dialer(broker, f"broker-{broker.id}-txn-marker-sender", "request.timeout.ms"),
     )
 
 
 def controller(broker: Unfinished) -> Controller:
     """The controller, should this broker be elected."""
     config = broker.config
+    # Kafka's controllers name themselves so too.
+    dialer = _dialer(broker, str(broker.id), "controller.socket.timeout.ms")
     return Controller(
         broker.tree,
         broker.id,
@@ -207,6 +217,8 @@ def controller(broker: Unfinished) -> Controller:
         doubt=broker.metadata.doubt,
         ends_at=broker.surroundings.ends_at,
         named=broker.surroundings.named,
+        connect=dialer.open,
+        greet=dialer.greet,
     )
 
 

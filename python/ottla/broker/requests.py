@@ -113,8 +113,8 @@ def _has_quotas(call: AnyCall) -> bool:
 
 
 def _for_brokers(call: AnyCall, listeners: frozenset[str]) -> str:
-    """ApiVersions names what brokers send each other on every listener, as Kafka does. Nobody authenticates here, so
-    the listener is all that tells brokers from clients, where there are several.
+    """ApiVersions names what brokers send each other on every listener, as Kafka does. The listener tells brokers
+    from clients, where there are several.
     """
     return f"API key {call.api.key} is for brokers, and taken on {' and '.join(sorted(listeners))} only"
 

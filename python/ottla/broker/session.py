@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """The client that sent a request. Brokers do not authenticate yet, so the listener is all that tells them from
-    clients, where there are several.
+    """The client that sent a request. The listener tells brokers from clients, where there are several.
 
     users: The names of the clients that said who they are, by connection.
     """

@@ -124,9 +124,7 @@ class Connection:
                     stream = await encrypted(stream, host, port, security)
                 connection = cls(stream, client_id, host=host, port=port, security=security, is_known=is_known)
                 if negotiate:
-                    await connection.negotiate()
-                if security is not None and security.sasl:
-                    await connection._authenticate(security)
+                    await connection.introduce()
         except BaseException as problem:
             if stream is not None:
                 await trio.aclose_forcefully(stream)
@@ -141,6 +139,12 @@ class Connection:
                 raise unreachable(host, port, problem) from problem
             raise
         return connection
+
+    async def introduce(self) -> None:
+        """Negotiates, and says who this is where SASL is wanted; `connect` has done this. Errors as `connect`."""
+        await self.negotiate()
+        if self._security is not None and self._security.sasl:
+            await self._authenticate(self._security)
 
     async def negotiate(self) -> None:
         """Asks the broker for its versions; `connect` has done this. Raises NotABroker: it does not speak Kafka's

@@ -33,7 +33,7 @@ _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-def credentials(text: str, mechanism: str) -> tuple[str, str]:
+def credentials(text: str, mechanism: str, setting: str = SETTING) -> tuple[str, str]:
     """User and password for the mechanism.
 
     Raises:
@@ -42,16 +42,16 @@ def credentials(text: str, mechanism: str) -> tuple[str, str]:
     module = MODULES[mechanism]
     example = f'{module} required username="..." password="...";'
     if not text:
-        raise ValueError(f"{SETTING} is missing, which says who to be: {example}")
-    found = parse(text, example)
+        raise ValueError(f"{setting} is missing, which says who to be: {example}")
+    found = parse(text, example, setting)
     if found[0] != module:
-        raise ValueError(f"{SETTING} has the login module {found[0]}; sasl.mechanism={mechanism} needs {module}")
+        raise ValueError(f"{setting} has the login module {found[0]}; sasl.mechanism={mechanism} needs {module}")
     options = found[1]
     if options.get("tokenauth", "").lower() == "true":
-        raise ValueError(f"{SETTING}: delegation tokens (tokenauth) are not supported; give user and password")
+        raise ValueError(f"{setting}: delegation tokens (tokenauth) are not supported; give user and password")
     for name in ("username", "password"):
         if not options.get(name):
-            raise ValueError(f"{SETTING} has no {name}: {example}")
+            raise ValueError(f"{setting} has no {name}: {example}")
     return options["username"], options["password"]
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from ottla.config.layers import Layers
 from ottla.config.listeners import WILDCARDS, check_advertised
-from ottla.config.security import check_security, serves
+from ottla.config.security import check_security, serves, serves_between_brokers
 from ottla.config.values import ConfigError, InvalidValue
 from ottla.kafka import PROTOCOLS
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-SERVED_PROTOCOLS = ("PLAINTEXT",)
 #: The only one that Kafka brings.
 REPLICA_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -110,7 +109,7 @@ def _check_listeners(config: Layers) -> None:
     protocol = config.get_str("security.inter.broker.protocol")
     _need(protocol in PROTOCOLS, "security.inter.broker.protocol", f"it must be one of {', '.join(PROTOCOLS)}")
     _need(
-        protocol in SERVED_PROTOCOLS,
+        serves_between_brokers(protocol or ""),
         "security.inter.broker.protocol",
         f"Ottla does not serve {protocol} yet; only PLAINTEXT is possible between brokers",
     )
@@ -134,10 +133,8 @@ def _check_listeners(config: Layers) -> None:
 
 def _check_protocols(config: Layers) -> None:
     for endpoint in config.listeners:
-        is_served = endpoint.protocol in SERVED_PROTOCOLS
-        # Brokers do not speak TLS to each other yet, and do not authenticate.
-        is_for_clients = endpoint.name not in config.listeners_between_brokers
-        if not is_served and not (serves(endpoint.protocol) and is_for_clients):
+        is_between_brokers = endpoint.name in config.listeners_between_brokers
+        if not (serves_between_brokers if is_between_brokers else serves)(endpoint.protocol):
             raise ConfigError(
                 "listeners",
                 f"listeners: {endpoint} asks for {endpoint.protocol}, which Ottla does not serve yet; "

@@ -88,6 +88,11 @@ def serves(protocol: str) -> bool:
     return (not has_tls or serves_tls()) and (not has_sasl or serves_sasl())
 
 
+def serves_between_brokers(protocol: str) -> bool:
+    """True if brokers may talk to each other by this protocol. They do not speak TLS yet."""
+    return serves(protocol) and not protocol.endswith("SSL")
+
+
 def is_served(name: str) -> bool:
     """True if a setting is of listeners with TLS or with SASL, and these are served."""
     return (serves_tls() and base_name(name).startswith("ssl.")) or (serves_sasl() and is_of_sasl(name))

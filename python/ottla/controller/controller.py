@@ -66,6 +66,7 @@ from ottla.errors import KafkaError, NotController
 from ottla.kafka import TopicPartition
 from ottla.logging_setup import Repeated
 from ottla.peers import Dialer
+from ottla.peers.presence import Greet
 from ottla.slices import Slices
 
 logger = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ class Controller:
         doubt: Callable[[int, bool], None] = lambda broker, is_doubted: None,
         ends_at: orders.EndsAt | None = None,
         named: Callable[[], Iterable[tuple[Broker, float | None]]] = tuple,
+        greet: Greet | None = None,
     ) -> None:
         """`listener` names the inter-broker listener; `connect` opens a connection to a broker there. `registration` is
         renewed in every new session; without one, somebody else sees to it. `timeout_ms` is how long a broker has for
@@ -108,7 +110,8 @@ class Controller:
         told of a broker that may be gone, before that is proved, and when it is not.
 
         `ends_at` asks a broker where its logs end, for elections of replicas that are not in sync. `named` are the
-        brokers that clients are told of here, with the time until when if they are away.
+        brokers that clients are told of here, with the time until when if they are away. `greet` says on a connection
+        to another broker who this is.
         """
         self._tree = tree
         self._broker_id = broker_id
@@ -117,7 +120,7 @@ class Controller:
         self._ends_at = ends_at
         self._named = named
         self._unclean = Unclean(unclean_election_default)
-        self._neighbours = Neighbours(tree, broker_id, listener, self._is_gone, doubt)
+        self._neighbours = Neighbours(tree, broker_id, listener, self._is_gone, doubt, greet)
         self._standing = Standing(
             broker_id,
             listener,

@@ -22,7 +22,7 @@ import trio
 from ottla.coordination import znodes
 from ottla.coordination.tree import NoNode, SessionExpired, Tree, WatchEvent
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, MalformedNode
-from ottla.peers.presence import gone, is_refused
+from ottla.peers.presence import Greet, gone, is_refused
 
 logger = logging.getLogger(__name__)
 
@@ -63,12 +63,14 @@ class Neighbours:
         listener: str,
         told: Callable[[int, int], None],
         doubt: Callable[[int, bool], None],
+        greet: Greet | None = None,
     ) -> None:
         self._tree = tree
         self._broker_id = broker_id
         self._listener = listener
         self._told = told
         self._doubt = doubt
+        self._greet = greet
         self._watched: dict[int, _Watched] = {}
         self._proofs: dict[int, Proof] = {}
 
@@ -156,7 +158,7 @@ class Neighbours:
         host, port = watched.endpoint.host, watched.endpoint.port
         with watched.scope:
             while True:
-                await gone(host, port, partial(self._doubt, broker))
+                await gone(host, port, partial(self._doubt, broker), self._greet)
                 is_gone = True
                 # Another registration may have been read while this task was about to go on.
                 while is_gone and self._watched.get(broker) is watched:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import trio
+
 from ottla.client.connection import Connection
+from ottla.client.errors import ConnectionLost
+from ottla.client.security import Security
+from ottla.errors import KafkaError
 from ottla.peers.versions import Needed, lacking
 
 
@@ -12,16 +17,42 @@ class Dialer:
     """Opens connections to the inter-broker listeners of others.
 
     `client_id` is the name by which the others know the connection, `timeout_ms` what opening it and each answer may
-    take. Versions are not negotiated: `inter.broker.protocol.version` decides them, as in Kafka.
+    take. Versions are not negotiated: `inter.broker.protocol.version` decides them, as in Kafka; but those of the
+    requests that say who this broker is, where `security` wants that.
     """
 
-    def __init__(self, client_id: str, timeout_ms: int) -> None:
+    def __init__(self, client_id: str, timeout_ms: int, security: Security | None = None) -> None:
         self._client_id = client_id
         self.timeout_ms = timeout_ms
+        self._security = security
 
     async def open(self, host: str, port: int) -> Connection:
-        """Connects. Raises OSError if nobody answers there in time."""
-        return await Connection.connect(host, port, self._client_id, timeout_ms=self.timeout_ms, negotiate=False)
+        """Connects. Raises OSError if nobody answers there in time, or this broker is not let in."""
+        try:
+            return await Connection.connect(
+                host,
+                port,
+                self._client_id,
+                timeout_ms=self.timeout_ms,
+                negotiate=self._security is not None,
+                security=self._security,
+            )
+        except KafkaError as refused:
+            raise ConnectionLost(str(refused)) from refused
+
+    async def greet(self, stream: trio.SocketStream, host: str, port: int) -> None:
+        """Says on a connection that is open who this broker is, if others want to know.
+
+        Raises KafkaError: they do not let it in. OSError, ProtocolError: they do not answer.
+        """
+        if self._security is None:
+            return
+        connection = Connection(stream, self._client_id, host=host, port=port, security=self._security)
+        try:
+            with trio.fail_after(self.timeout_ms / 1000):
+                await connection.introduce()
+        except trio.TooSlowError:
+            raise TimeoutError(f"{host}:{port} did not answer") from None
 
     async def lacking(self, host: str, port: int, needed: Iterable[Needed]) -> str | None:
         """The requests that the broker there lacks of those that are needed, in words; None if it has all, or does not

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ottla._core import Fetcher, LargeAnswers
+from ottla.client.errors import place
+from ottla.peers.greeting import Greeting
 from ottla.peers.versions import Needed, lacking
 from ottla.wire.k01_fetch import FETCH
 
 if TYPE_CHECKING:
     from ottla._core import Completions, ReplicationQuota
+    from ottla.client.security import Security
     from ottla.config import BrokerConfig
 
 #: From Fetch 12 on a leader says where the logs part.
@@ -23,17 +26,23 @@ class Fetchers:
     """Makes fetchers, each with a connection of its own.
 
     `config` gives the settings of the moment. `quota` is for what is fetched of throttled partitions. Fetchers report
-    to `completions`.
+    to `completions`. `security` says who this broker is to leaders that want to know.
 
     tells_divergence: A leader says in its answers where the logs part, by `inter.broker.protocol.version`.
     """
 
     def __init__(
-        self, broker_id: int, config: Callable[[], BrokerConfig], quota: ReplicationQuota, completions: Completions
+        self,
+        broker_id: int,
+        config: Callable[[], BrokerConfig],
+        quota: ReplicationQuota,
+        completions: Completions,
+        security: Security | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
         self._quota = quota
+        self._security = security
         self._completions = completions
         self._large = LargeAnswers(_places_for_large_answers(config()))
         self.tells_divergence = config().inter_broker_protocol.tells_divergence
@@ -43,11 +52,13 @@ class Fetchers:
         anew, by itself. Raises OSError: there are too many threads, or this is no address.
         """
         config = self._config()
+        client_id = f"broker-{self._broker_id}-fetcher-{number}"
+        security = self._security
         return Fetcher(
             host=host,
             port=port,
             replica_id=self._broker_id,
-            client_id=f"broker-{self._broker_id}-fetcher-{number}",
+            client_id=client_id,
             fetch_version=self._fetch_version,
             wait_max_ms=config.get_int("replica.fetch.wait.max.ms"),
             bytes_min=config.get_int("replica.fetch.min.bytes"),
@@ -61,6 +72,7 @@ class Fetchers:
             large=self._large,
             completions=self._completions,
             token=token,
+            greeting=None if security is None else Greeting(security, client_id, place(host, port)),
         )
 
     async def lacking(self, host: str, port: int, needed: Iterable[Needed]) -> str | None:

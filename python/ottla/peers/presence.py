@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import trio
+
+from ottla.errors import KafkaError, ProtocolError
 
 #: How far apart both attempts are at least.
 APART_S: Final = 0.1
@@ -27,13 +29,19 @@ LASTS_S: Final = 0.05
 #: The first wait after a connection that did not last.
 AGAIN_S: Final = 0.005
 
+#: Says who this is on a connection to this host and port. Raises KafkaError if it is refused; OSError, ProtocolError.
+Greet = Callable[[trio.SocketStream, str, int], Awaitable[None]]
+
 _socket = trio.socket.socket
 _Address = tuple[socket.AddressFamily, Any]
 
 
-async def gone(host: str, port: int, doubt: Callable[[bool], None] = lambda is_doubted: None) -> None:
+async def gone(
+    host: str, port: int, doubt: Callable[[bool], None] = lambda is_doubted: None, greet: Greet | None = None
+) -> None:
     """Returns once the process that listens there is positively gone. Until then it keeps a connection there, on which
-    nothing is said. `doubt` is told at once when the other side has closed it, and when that proved nothing.
+    nothing is said but by `greet`: a broker that wants to know who comes ends connections on which nobody says it.
+    `doubt` is told at once when the other side has closed it, and when that proved nothing.
     """
     was_closed, again_s = False, AGAIN_S
     while True:
@@ -61,11 +69,26 @@ async def gone(host: str, port: int, doubt: Callable[[bool], None] = lambda is_d
                 again_s = AGAIN_S
                 if was_closed:
                     doubt(False)
-                was_closed = await _is_closed(connection)
+                was_closed = await _ends(greet, connection, host, port)
             else:
                 again_s = await _again(again_s)
         if was_closed:
             doubt(True)
+
+
+async def _ends(greet: Greet | None, connection: trio.socket.SocketType, host: str, port: int) -> bool:
+    """Says who this is, and waits for the end of the connection. True if the other side closed it; False if it lives,
+    and does not let this broker in.
+    """
+    try:
+        if greet is not None:
+            await greet(trio.SocketStream(connection), host, port)
+    except (KafkaError, ProtocolError, TimeoutError):
+        await trio.sleep(PATIENCE_S)
+        return False
+    except OSError:
+        return True
+    return await _is_closed(connection)
 
 
 async def _again(after_s: float) -> float:

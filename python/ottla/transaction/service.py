@@ -46,8 +46,7 @@ class Transactions:
         config: BrokerConfig,
         directory: Directory,
         next_producer_id: Callable[[], Awaitable[int]],
-        *,
-        client_id: str,
+        dialer: Dialer,
     ) -> None:
         self.topic = topic
         self.coordinator = Coordinator(
@@ -59,7 +58,7 @@ class Transactions:
         )
         self._directory = directory
         self._next_producer_id = next_producer_id
-        self._sender = Sender(self.coordinator, directory, Dialer(client_id, config.get_int("request.timeout.ms")))
+        self._sender = Sender(self.coordinator, directory, dialer)
         self._abort_interval_ms = config.get_int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._expire_interval_ms = config.get_int("transaction.remove.expired.transaction.cleanup.interval.ms")
         self._expiration_ms = config.get_int("transactional.id.expiration.ms")

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::leader::{Leader, Peer, frame, good};
 use super::*;
+use crate::replication::{Conversation, Greeting, Next};
 use crate::wire::fetch::ResponseHead;
 
 /// A fetcher of one partition that has a session, the leader's end of its connection, and what it asked there last.
@@ -309,5 +310,80 @@ fn answers_are_read_on_where_the_transport_holds_them() {
     }
     assert_eq!(peer.asked().session(), (9, 3));
     assert_eq!(one.log.end_offset(), 3);
+    fetching.has_no_events();
+}
+
+/// Says a word, and another one when it was answered; knows for how long that is good.
+#[derive(Debug)]
+struct TwoWords(Option<Duration>);
+
+impl Greeting for TwoWords {
+    fn begin(&self) -> Result<Box<dyn Conversation>, String> {
+        Ok(Box::new(Said(0, self.0)))
+    }
+}
+
+struct Said(usize, Option<Duration>);
+
+impl Conversation for Said {
+    fn next(&mut self, answer: Option<&[u8]>) -> Result<Next, String> {
+        self.0 += 1;
+        match (self.0, answer) {
+            (1, None) => Ok(Next::Send(b"\0\0\0\x01a".to_vec())),
+            (2, Some(b"yes")) => Ok(Next::Send(b"\0\0\0\x01b".to_vec())),
+            (3, Some(b"yes")) => Ok(Next::Done(self.1)),
+            other => Err(format!("not expected: {other:?}")),
+        }
+    }
+}
+
+/// Answers both words, and returns the first request behind them.
+fn greeted(peer: &mut Peer) -> leader::Asked {
+    for word in [b"a", b"b"] {
+        assert_eq!(peer.frame(), word);
+        peer.send(b"\0\0\0\x03yes");
+    }
+    peer.asked()
+}
+
+#[test]
+fn each_connection_begins_with_a_greeting() {
+    let (leader, one) = (Leader::new(), log());
+    let greeting = Some(Arc::new(TwoWords(None)) as Arc<dyn Greeting>);
+    let fetching = Fetching::start(FetcherSettings {
+        greeting,
+        ..settings(&leader)
+    });
+    fetching.add("a-0", &one.log, 1);
+    let mut peer = leader.accept();
+    let asked = greeted(&mut peer);
+    peer.answer(&asked, 9, vec![good("a-0", 0, Vec::new())]);
+    assert_eq!(peer.asked().session(), (9, 1));
+    drop(peer);
+    is_connection(&fetching.event(), "the leader closed the connection");
+    let mut peer = leader.accept();
+    assert_eq!(peer.frame(), b"a");
+    peer.send(b"\0\0\0\x02no");
+    is_connection(&fetching.event(), "not expected");
+    assert!(peer.is_closed());
+    greeted(&mut leader.accept());
+}
+
+#[test]
+fn a_connection_whose_time_is_over_is_made_anew_without_a_word() {
+    let (leader, one) = (Leader::new(), log());
+    let greeting = Some(Arc::new(TwoWords(Some(Duration::ZERO))) as Arc<dyn Greeting>);
+    let fetching = Fetching::start(FetcherSettings {
+        greeting,
+        ..settings(&leader)
+    });
+    fetching.add("a-0", &one.log, 1);
+    for epoch in 0..3 {
+        let mut peer = leader.accept();
+        let asked = greeted(&mut peer);
+        // Sessions are the leader's, whatever connection they come by.
+        assert_eq!(asked.request.session_epoch, epoch);
+        peer.answer(&asked, 9, vec![good("a-0", 0, Vec::new())]);
+    }
     fetching.has_no_events();
 }

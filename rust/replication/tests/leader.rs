@@ -94,11 +94,17 @@ pub fn failing(name: &str, error_code: i16) -> Row<'_> {
 }
 
 impl Peer {
-    pub fn asked(&mut self) -> Asked {
+    /// The next frame, without its size.
+    pub fn frame(&mut self) -> Vec<u8> {
         let mut size = [0; 4];
         self.stream.read_exact(&mut size).unwrap();
         let mut frame = vec![0; i32::from_be_bytes(size) as usize];
         self.stream.read_exact(&mut frame).unwrap();
+        frame
+    }
+
+    pub fn asked(&mut self) -> Asked {
+        let frame = self.frame();
         let header = parse_request_header(&frame, |_, version| version >= FLEXIBLE_SINCE).unwrap();
         assert_eq!(header.api_key, 1);
         let body = &frame[header.body_start..];

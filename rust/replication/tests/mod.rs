@@ -44,6 +44,7 @@ pub fn settings(leader: &Leader) -> FetcherSettings {
         socket_timeout: LONG,
         receive_buffer_bytes: 64 * 1024,
         transport: Transport::Plain,
+        greeting: None,
     }
 }
 

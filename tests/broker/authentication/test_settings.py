@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.authentication.between import security
 from ottla.broker.authentication.listeners import check, of_listener
+from ottla.client import Security
 from ottla.config import BrokerConfig, ConfigError
 from tests.broker.authentication.conftest import PLAIN, users
 from tests.peers.ottla import Brokers
@@ -75,6 +77,40 @@ def test_what_cannot_be_served(settings: dict[str, str], said: str) -> None:
         check(config(**settings))
     assert said in str(problem.value)
     assert "SASL://127.0.0.1:2" in str(problem.value)
+
+
+def between(**settings: str) -> BrokerConfig:
+    """Brokers talk to each other through the listener SASL."""
+    given = {"inter_broker_listener_name": "SASL", "sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-256"}
+    return config(**{**given, OF_PLAIN: users(alice="a"), **settings})
+
+
+def test_who_a_broker_is_to_others() -> None:
+    login = f'{PLAIN} required username="admin" password="p" user_admin="p";'
+    found = security(between(sasl_mechanism_inter_broker_protocol="PLAIN", **{OF_PLAIN: login}))
+    assert found == Security("SASL_PLAINTEXT", mechanism="PLAIN", username="admin", password="p")
+    assert security(config(sasl_enabled_mechanisms="SCRAM-SHA-256")) is None, "they talk through another listener"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "sasl.mechanism.inter.broker.protocol=GSSAPI: brokers talk to each other through the listener SASL://"),
+        (
+            {"sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-512"},
+            "whose mechanisms are PLAIN, SCRAM-SHA-256; it must",
+        ),
+        ({"sasl_mechanism_inter_broker_protocol": "PLAIN"}, f"{OF_PLAIN} has no username"),
+        (
+            {"sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-256"},
+            "listener.name.sasl.scram-sha-256.sasl.jaas.config is missing, which says who to be",
+        ),
+    ],
+)
+def test_a_broker_that_others_would_not_let_in(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as problem:
+        security(between(**settings))
+    assert said in str(problem.value)
 
 
 def test_no_password_is_in_a_message() -> None:
