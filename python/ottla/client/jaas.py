@@ -33,7 +33,7 @@ _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-def credentials(text: str, mechanism: str, setting: str = SETTING) -> tuple[str, str]:
+def credentials(text: str, mechanism: str) -> tuple[str, str]:
     """User and password for the mechanism.
 
     Raises:
@@ -42,16 +42,16 @@ def credentials(text: str, mechanism: str, setting: str = SETTING) -> tuple[str,
     module = MODULES[mechanism]
     example = f'{module} required username="..." password="...";'
     if not text:
-        raise ValueError(f"{setting} is missing, which says who to be: {example}")
-    found = parse(text, example, setting)
+        raise ValueError(f"{SETTING} is missing, which says who to be: {example}")
+    found = parse(text, example)
     if found[0] != module:
-        raise ValueError(f"{setting} has the login module {found[0]}; sasl.mechanism={mechanism} needs {module}")
+        raise ValueError(f"{SETTING} has the login module {found[0]}; sasl.mechanism={mechanism} needs {module}")
     options = found[1]
     if options.get("tokenauth", "").lower() == "true":
-        raise ValueError(f"{setting}: delegation tokens (tokenauth) are not supported; give user and password")
+        raise ValueError(f"{SETTING}: delegation tokens (tokenauth) are not supported; give user and password")
     for name in ("username", "password"):
         if not options.get(name):
-            raise ValueError(f"{setting} has no {name}: {example}")
+            raise ValueError(f"{SETTING} has no {name}: {example}")
     return options["username"], options["password"]
 
 
@@ -61,7 +61,10 @@ def parse(text: str, example: str, setting: str = SETTING) -> tuple[str, dict[st
     Raises:
         ValueError: the text is not one login module; nothing of the text is in the message but names.
     """
-    tokens = list(_tokens(text))
+    return _module(list(_tokens(text)), setting, example)
+
+
+def _module(tokens: list[tuple[str, bool]], setting: str, example: str) -> tuple[str, dict[str, str]]:
     words = [value for value, is_word in tokens[:2] if is_word]
     if len(words) < 2 or words[1].lower() not in FLAGS:
         raise ValueError(f"{setting} does not begin with a login module and '{FLAGS[0]}': {example}")
@@ -80,6 +83,36 @@ def parse(text: str, example: str, setting: str = SETTING) -> tuple[str, dict[st
     if position + 1 < len(tokens):
         raise ValueError(f"{setting} has more than one login module, or something after the semicolon; it takes one")
     return words[0], options
+
+
+def parse_file(text: str) -> dict[str, list[tuple[str, dict[str, str]]]]:
+    """The login modules of each entry of a JAAS file, as Java's javax.security.auth.login.Configuration has it:
+    `NAME { MODULE FLAG OPTION=VALUE ...; ... };`.
+
+    Raises:
+        ValueError: it is none; nothing of the text is in the message but names.
+    """
+    tokens = list(_tokens(text))
+    found: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    position = 0
+    while position < len(tokens):
+        name, is_word = tokens[position]
+        if not is_word or _at(tokens, position + 1) != ("{", False):
+            raise ValueError("an entry does not begin with its name and '{'")
+        modules = found.setdefault(name, [])
+        position += 2
+        while _at(tokens, position) != ("}", False):
+            begin = position
+            while _at(tokens, position) != (";", False):
+                if position >= len(tokens):
+                    raise ValueError(f"the entry {name} does not end")
+                position += 1
+            position += 1
+            modules.append(_module(tokens[begin:position], f"the entry {name}", "NAME required OPTION=VALUE;"))
+        if _at(tokens, position + 1) != (";", False):
+            raise ValueError(f"the entry {name} does not end with '}};'")
+        position += 2
+    return found
 
 
 def _at(tokens: list[tuple[str, bool]], position: int) -> tuple[str, bool]:

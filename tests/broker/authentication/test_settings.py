@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ottla.broker.authentication.between import security
@@ -103,7 +105,7 @@ def test_who_a_broker_is_to_others() -> None:
         ({"sasl_mechanism_inter_broker_protocol": "PLAIN"}, f"{OF_PLAIN} has no username"),
         (
             {"sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-256"},
-            "listener.name.sasl.scram-sha-256.sasl.jaas.config is missing, which says who to be",
+            "listener.name.sasl.scram-sha-256.sasl.jaas.config is missing, which says who this broker is",
         ),
     ],
 )
@@ -111,6 +113,64 @@ def test_a_broker_that_others_would_not_let_in(settings: dict[str, str], said: s
     with pytest.raises(ConfigError) as problem:
         security(between(**settings))
     assert said in str(problem.value)
+
+
+FILE = f"""
+/* Of a broker of Kafka's. */
+KafkaServer {{
+    {PLAIN} required username="admin" password="p" user_admin="p" user_carol="it's"; // two users
+    org.apache.kafka.common.security.scram.ScramLoginModule required
+        username="scram"
+        password="q";
+}};
+other.KafkaServer {{
+    {PLAIN} required user_dave="d";
+}};
+Client {{ org.apache.zookeeper.server.auth.DigestLoginModule required username="z" password="z"; }};
+"""
+
+
+def test_a_jaas_file_says_what_settings_do_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "kafka server jaas.conf"
+    path.write_text(FILE)
+    monkeypatch.setenv("KAFKA_OPTS", f"-Xmx1g '-Djava.security.auth.login.config={path}' -Dother=1")
+    given = {"sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-256", "listener_name_other_sasl_enabled_mechanisms": "PLAIN"}
+    found = config(inter_broker_listener_name="SASL", sasl_mechanism_inter_broker_protocol="SCRAM-SHA-256", **given)
+    _, sasl, other = (of_listener(found, endpoint) for endpoint in found.listeners)
+    assert sasl is not None
+    assert sasl.passwords == {"admin": "p", "carol": "it's"}
+    assert other is not None
+    assert other.passwords == {"dave": "d"}
+    assert security(found) == Security("SASL_PLAINTEXT", mechanism="SCRAM-SHA-256", username="scram", password="q")
+    own = config(**given, **{OF_PLAIN: users(erin="e")})
+    first = of_listener(own, own.listeners[1])
+    assert first is not None
+    assert first.passwords == {"erin": "e"}, "the setting is stronger"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("KafkaServer", "an entry does not begin with its name and '{'"),
+        ("KafkaServer { x required a=b;", "the entry KafkaServer does not end"),
+        ("KafkaServer { x required a=b; }", "the entry KafkaServer does not end with '};'"),
+        ("KafkaServer { x a=secret; };", "the entry KafkaServer does not begin with a login module"),
+        ("Client { x required a=b; };", "sasl.jaas.config is missing, which has the users of PLAIN"),
+        (f"KafkaServer {{ {PLAIN} required username=secret; }};", "entry KafkaServer names no user"),
+    ],
+)
+def test_jaas_files_that_do_not_help(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None, said: str
+) -> None:
+    path = tmp_path / "jaas.conf"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={path}")
+    with pytest.raises(ConfigError) as problem:
+        check(config(sasl_enabled_mechanisms="PLAIN"))
+    assert said in str(problem.value)
+    assert "secret" not in str(problem.value)
 
 
 def test_no_password_is_in_a_message() -> None:

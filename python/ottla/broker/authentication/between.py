@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.authentication.listeners import of_listener
+from ottla.broker.authentication.logins import login, setting_of
 from ottla.client import jaas
 from ottla.client.security import Security
 from ottla.config import ConfigError
@@ -32,9 +33,20 @@ def security(config: BrokerConfig) -> Security | None:
             f"{setting}={mechanism}: brokers talk to each other through the listener {endpoint}, whose mechanisms are "
             f"{', '.join(sasl.mechanisms)}; it must be one of them",
         )
-    setting = f"listener.name.{name.lower()}.{mechanism.lower()}.{jaas.SETTING}"
-    try:
-        username, password = jaas.credentials(config.get_str(setting) or "", mechanism, setting)
-    except ValueError as error:
-        raise ConfigError(setting, f"brokers talk to each other through the listener {endpoint}: {error}") from None
+    setting = setting_of(endpoint, mechanism)
+    example = f'{jaas.MODULES[mechanism]} required username="..." password="...";'
+    found = login(config, endpoint, mechanism, example)
+    if found is None:
+        raise ConfigError(
+            setting,
+            f"brokers talk to each other through the listener {endpoint}: {setting} is missing, which says who this "
+            f"broker is: {example}",
+        )
+    for option in ("username", "password"):
+        if not found.options.get(option):
+            raise ConfigError(
+                setting,
+                f"brokers talk to each other through the listener {endpoint}: {found.place} has no {option}: {example}",
+            )
+    username, password = found.options["username"], found.options["password"]
     return Security(endpoint.protocol, mechanism=mechanism, username=username, password=password)

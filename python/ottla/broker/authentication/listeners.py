@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.authentication import plain
+from ottla.broker.authentication.logins import login, setting_of
 from ottla.broker.scram import Mechanism
 from ottla.client import jaas
 from ottla.config import ConfigError
@@ -73,33 +74,24 @@ def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Sasl | None:
         _refuse_handlers(config, endpoint, f"{own}{mechanism.lower()}.")
     return Sasl(
         mechanisms,
-        _passwords(config, endpoint, own) if plain.NAME in mechanisms else {},
+        _passwords(config, endpoint) if plain.NAME in mechanisms else {},
         {each: _session_ms(config, own, each) for each in mechanisms},
         config.get_int("connection.failed.authentication.delay.ms"),
     )
 
 
-def _passwords(config: BrokerConfig, endpoint: Endpoint, own: str) -> dict[str, str]:
-    setting = f"{own}plain.{jaas.SETTING}"
-    text = config.get_str(setting)
-    if not text:
+def _passwords(config: BrokerConfig, endpoint: Endpoint) -> dict[str, str]:
+    found = login(config, endpoint, plain.NAME, _EXAMPLE)
+    setting = setting_of(endpoint, plain.NAME)
+    if found is None:
         raise ConfigError(
             setting, f"listener {endpoint}: {setting} is missing, which has the users of PLAIN: {_EXAMPLE}"
         )
-    try:
-        module, options = jaas.parse(text, _EXAMPLE, setting)
-    except ValueError as error:
-        raise ConfigError(setting, f"listener {endpoint}: {error}") from None
-    if module != jaas.MODULES[plain.NAME]:
-        raise ConfigError(
-            setting,
-            f"listener {endpoint}: {setting} has the login module {module}; PLAIN needs {jaas.MODULES[plain.NAME]}",
-        )
-    found = {name.removeprefix(_USER): value for name, value in options.items() if name.startswith(_USER)}
-    found.pop("", None)
-    if not found:
-        raise ConfigError(setting, f"listener {endpoint}: {setting} names no user: {_EXAMPLE}")
-    return found
+    users = {name.removeprefix(_USER): value for name, value in found.options.items() if name.startswith(_USER)}
+    users.pop("", None)
+    if not users:
+        raise ConfigError(setting, f"listener {endpoint}: {found.place} names no user: {_EXAMPLE}")
+    return users
 
 
 def _session_ms(config: BrokerConfig, own: str, mechanism: str) -> int:
