@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import logging
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla._core import Tls
 from ottla.config import ConfigError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.broker")
 
-PROTOCOLS: Final = ("SSL", "SASL_SSL")
 #: Commands that convert a key store and a trust store to PEM. Java's tool has no export of keys but to PKCS12.
 _KEYS = (
     "keytool -importkeystore -srckeystore {file} -destkeystore keystore.p12 -deststoretype PKCS12; "
@@ -53,7 +52,7 @@ def check(config: BrokerConfig) -> None:
 
 def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Tls | None:
     """The certificate, key and rules of the listener's connections; None if they are plain. Raises ConfigError."""
-    if endpoint.protocol not in PROTOCOLS:
+    if not endpoint.protocol.endswith("SSL"):
         return None
     own = _Settings(config, endpoint)
     keys, chain = own.keystore()
@@ -81,7 +80,7 @@ def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Tls | None:
 
 def warn_of_expiry(config: BrokerConfig, endpoint: Endpoint) -> None:
     """Says in the log if a certificate of the listener is not valid now: clients will refuse it."""
-    if endpoint.protocol not in PROTOCOLS:
+    if not endpoint.protocol.endswith("SSL"):
         return
     _, chain = _Settings(config, endpoint).keystore()
     now = datetime.now(UTC)

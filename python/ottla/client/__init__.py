@@ -6,9 +6,10 @@ trio.
 | `Connection`            | one broker under trio: `await connection.call(METADATA, MetadataRequest(...))`           |
 | `BlockingConnection`    | the same over a blocking socket                                                          |
 | `Cluster`               | a bootstrap list, metadata, a connection per broker, retries                             |
-| `Admin`                 | topics, records, settings, quotas; `brokers`, `groups` and `transactions` from there     |
+| `Admin`                 | topics, records, settings, quotas; brokers, groups, transactions and users from there    |
 | `ClusterAdmin`          | brokers and replicas: where they are, moving them, elections                             |
 | `TransactionAdmin`      | transactions: who has which open, and ending one that hangs                              |
+| `UserAdmin`             | users with SCRAM credentials: who there is, setting passwords, removing them             |
 | `Producer`              | records out: batches, compression, Java's partitioner, each record once                  |
 | `TransactionalProducer` | the same in transactions, also with other processes' decisions                           |
 | `Consumer`              | records in, as a member of a group, or from partitions and places that are named         |
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ottla.client.security import Security
     from ottla.client.transaction_admin import TransactionAdmin
     from ottla.client.transactional import Prepared, TransactionalProducer, end_transaction
+    from ottla.client.user_admin import UserAdmin
 
 __all__ = [
     "EARLIEST",
@@ -73,6 +75,7 @@ __all__ = [
     "TransactionAdmin",
     "TransactionalProducer",
     "UnknownHost",
+    "UserAdmin",
     "end_transaction",
 ]
 
@@ -103,6 +106,7 @@ _FILES = {
     "TlsFailed": "errors",
     "Topic": "admin",
     "TransactionAdmin": "transaction_admin",
+    "UserAdmin": "user_admin",
     "TransactionalProducer": "transactional",
     "UnknownHost": "errors",
     "end_transaction": "transactional",

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from ottla.client.cluster_admin import ClusterAdmin
     from ottla.client.groups import Groups
     from ottla.client.transaction_admin import TransactionAdmin
+    from ottla.client.user_admin import UserAdmin
 
 #: For `describe_quotas`: whatever name.
 ANY_NAME = "*"
@@ -146,6 +147,13 @@ class Admin:
         from ottla.client.transaction_admin import TransactionAdmin
 
         return TransactionAdmin(self.cluster)
+
+    @cached_property
+    def users(self) -> UserAdmin:
+        """Calls about users with SCRAM credentials."""
+        from ottla.client.user_admin import UserAdmin
+
+        return UserAdmin(self.cluster)
 
     async def list_topics(self) -> list[str]:
         """All topics that this client may see, in order, internal ones too."""

@@ -22,6 +22,7 @@ from ottla.client import (
     producer,
     transaction_admin,
     transactional,
+    user_admin,
 )
 from ottla.client.facade import facade
 
@@ -33,6 +34,7 @@ Consumer = facade(consumer.Consumer)
 ClusterAdmin = facade(cluster_admin.ClusterAdmin)
 Groups = facade(groups.Groups)
 TransactionAdmin = facade(transaction_admin.TransactionAdmin)
+UserAdmin = facade(user_admin.UserAdmin)
 Admin = facade(admin.Admin)
 
 __all__ = [
@@ -45,4 +47,5 @@ __all__ = [
     "Receipt",
     "TransactionAdmin",
     "TransactionalProducer",
+    "UserAdmin",
 ]

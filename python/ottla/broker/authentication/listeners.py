@@ -23,7 +23,6 @@ from ottla.config import ConfigError
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig, Endpoint
 
-PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 SCRAM: Final = {kind.setting: kind for kind in Mechanism}
 SERVED: Final = (plain.NAME, *SCRAM)
 _KERBEROS: Final = "GSSAPI"
@@ -55,7 +54,7 @@ def check(config: BrokerConfig) -> None:
 
 def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Sasl | None:
     """The SASL of a listener; None if it has none. Raises ConfigError."""
-    if endpoint.protocol not in PROTOCOLS:
+    if not endpoint.protocol.startswith("SASL"):
         return None
     own = f"listener.name.{endpoint.name.lower()}."
     setting = "sasl.enabled.mechanisms"
