@@ -12,6 +12,7 @@ EXCHANGES = "tests/broker/authentication/test_exchanges.py"
 TOLD = "tests/broker/authentication/test_conversations.py"
 SESSIONS = "tests/broker/authentication/test_sessions.py"
 AUTHENTICATION = "python/ottla/broker/authentication/authentication.py"
+RENEWED = "tests/broker/connections/test_tls_renewed.py"
 
 MUTANTS = (
     Mutant(
@@ -206,5 +207,36 @@ MUTANTS = (
         "        await trio.sleep(PATIENCE_S)\n        return False\n    except OSError:\n",
         "        return True\n    except OSError:\n",
         pytest=("tests/net/test_presence.py::test_who_is_not_let_in_proves_nothing",),
+    ),
+    Mutant(
+        "tls.a-store-is-not-looked-at-before-it-is-named",
+        "python/ottla/broker/admin.py",
+        "has_files = is_own and await secured.check(config, then, names)",
+        "has_files = is_own",
+        pytest=(f"{RENEWED}::test_stores_that_are_refused",),
+    ),
+    Mutant(
+        "tls.files-are-read-once",
+        "python/ottla/broker/secured.py",
+        "if any(self._seen.get(path) != stamp for path, stamp in found.items()):",
+        "if False:",
+        pytest=(f"{RENEWED}::test_a_file_with_another_certificate",),
+    ),
+    Mutant(
+        "tls.a-file-that-is-bad-is-read-again-and-again",
+        "python/ottla/broker/secured.py",
+        "                self._seen |= found\n",
+        "",
+        pytest=(f"{RENEWED}::test_a_file_that_cannot_be_used_is_told_once",),
+    ),
+    Mutant(
+        "tls.blanks-make-another-name",
+        "python/ottla/broker/distinguished_names.py",
+        'return " ".join(text.casefold().split())',
+        "return text.casefold()",
+        pytest=(
+            f"{RENEWED}::test_case_and_blanks_of_a_name_do_not_matter",
+            "tests/broker/connections/test_distinguished_names.py::test_names_are_the_same_but_for_case_and_blanks",
+        ),
     ),
 )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ottla.broker import tls
 from ottla.broker.authentication import listeners
 from ottla.broker.authentication.authentication import Authentication
+from ottla.broker.secured import Secured
 from ottla.config import BrokerConfig, ConfigError, Endpoint
 from ottla.net import Server
 
@@ -31,6 +32,8 @@ class Addresses:
         self._authentication = authentication
         self._advertised: dict[str, Endpoint] = {}
         self.listening: list[Endpoint] = []
+        #: The listeners with TLS.
+        self.secured = Secured(server.hub)
 
     def listen(self) -> None:
         """Opens every listener. Raises OSError, naming the address, if one cannot be had, and ConfigError for one that
@@ -49,6 +52,7 @@ class Addresses:
             if endpoint.name not in wanted:
                 logger.info("listener %s is closed", endpoint)
                 self._server.stop_listening(endpoint.name)
+                self.secured.closed(endpoint.name)
         self.listening = [endpoint for endpoint in self.listening if endpoint.name in wanted]
         open_names = {endpoint.name for endpoint in self.listening}
         for name, endpoint in wanted.items():
@@ -60,16 +64,17 @@ class Addresses:
         self._advertise(config)
 
     def _open(self, endpoint: Endpoint, config: BrokerConfig) -> Endpoint:
-        secured, sasl = tls.of_listener(config, endpoint), listeners.of_listener(config, endpoint)
-        tls.warn_of_expiry(config, endpoint)
+        loaded, sasl = tls.of_listener(config, endpoint), listeners.of_listener(config, endpoint)
         try:
-            port = self._server.listen(endpoint.host, endpoint.port, endpoint.name, secured)
+            port = self._server.listen(endpoint.host, endpoint.port, endpoint.name, loaded and loaded.tls)
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {endpoint.address}: {error.strerror or error}") from error
         if sasl is not None:  # nobody is accepted before this turn of the loop is over
             self._authentication.serve(endpoint.name, sasl)
         endpoint = endpoint._replace(port=port)
         self.listening.append(endpoint)
+        if loaded is not None:
+            self.secured.opened(endpoint, loaded)
         return endpoint
 
     def _advertise(self, config: BrokerConfig) -> None:

@@ -242,11 +242,15 @@ class Admin:
         if is_own:
             await self._check_addresses(then)
         names = {alteration.name for alteration in alterations}
+        secured = self._addresses.secured
+        has_files = is_own and await secured.check(config, then, names)
         text = stored(
             wanted, before, decoded=current, altered=names, for_one_broker=is_own, passwords=config.password_encoder
         )
         if not validate_only:
             await set_config(self._tree, *entity, text)
+            if has_files:
+                await secured.load(lambda: self._settings.config)
 
     async def _check_addresses(self, config: BrokerConfig) -> None:
         other = await holder(self._tree, self._broker_id, identity.in_tree(self._addresses.newly(config)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from ottla.broker import connection_limits, identity
+from ottla.broker import connection_limits, identity, secured
 from ottla.config.table import DYNAMIC_SETTINGS, TOPIC_SETTINGS
 from ottla.controller.same_address import Holder, holder
 from ottla.coordination.tree import ConnectionLoss, NoNode, SessionExpired
@@ -86,16 +86,23 @@ def subscribe(broker: Parts, nursery: trio.Nursery) -> None:
         # New listeners have bounds of their own.
         limits()
         broker.settings.subscribe(connection_limits.settings(broker.config), limits)
+        broker.settings.subscribe(secured.settings(broker.config), certificates)
         await register_again(broker)
 
     def addresses() -> None:
         nursery.start_soon(change_addresses)
+
+    def certificates() -> None:
+        nursery.start_soon(broker.addresses.secured.load, lambda: broker.config)
+
+    nursery.start_soon(broker.addresses.secured.watch, lambda: broker.config)
 
     broker.settings.subscribe(OF_PARTITIONS, partitions)
     broker.settings.subscribe(CONNECTIONS, connections)
     broker.settings.subscribe(connection_limits.settings(broker.config), limits)
     broker.settings.subscribe(["unclean.leader.election.enable"], elections)
     broker.settings.subscribe(["listeners", "advertised.listeners"], addresses)
+    broker.settings.subscribe(secured.settings(broker.config), certificates)
     broker.settings.subscribe(["num.replica.fetchers"], broker.following.fetchers_changed)
     broker.settings.subscribe(throttles.RATES, lambda: broker.throttles.rates_changed(broker.config))
     broker.settings.subscribe(cleaner.SETTINGS, broker.cleaner.settings_changed)

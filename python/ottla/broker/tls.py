@@ -11,12 +11,15 @@ settings is among the effective ones (`ottla.config.effective`) before that is g
 
 from __future__ import annotations
 
-import base64
+import hashlib
 import logging
+import os
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
 from ottla._core import Tls
+from ottla.broker import certificates
 from ottla.config import ConfigError
 
 if TYPE_CHECKING:
@@ -44,31 +47,63 @@ class _Text(NamedTuple):
     place: str
 
 
+Stamp = tuple[int, ...] | None
+"""By what a file is known to be another one, or to have another content; None: there is none."""
+
+
+class Loaded(NamedTuple):
+    """The state of a listener's settings and files. chain: its certificate in PEM, and those that signed it. place:
+    where that is, for messages. digest: differs for everything that makes a difference to clients. files: the files
+    that were read, as they were before.
+    """
+
+    tls: Tls
+    chain: list[str]
+    place: str
+    digest: bytes
+    files: dict[str, Stamp]
+
+
 def check(config: BrokerConfig) -> None:
     """Raises ConfigError for the first listener whose settings cannot be served."""
     for endpoint in config.listeners:
         of_listener(config, endpoint)
 
 
-def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Tls | None:
+def stamps(paths: Iterable[str]) -> dict[str, Stamp]:
+    """The files as they are now."""
+    return {path: _stamp(path) for path in paths}
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Loaded | None:
     """The certificate, key and rules of the listener's connections; None if they are plain. Raises ConfigError."""
     if not endpoint.protocol.endswith("SSL"):
         return None
     own = _Settings(config, endpoint)
+    files = stamps(own.paths())
     keys, chain = own.keystore()
     # As in Kafka 2.7: a client with SASL is asked for no certificate.
     asks = "none" if endpoint.protocol == "SASL_SSL" else own.text("client.auth") or "none"
     trusted = own.truststore() if asks != "none" else None
     places = {"certificates": chain, "key": keys} | ({"trusted": trusted} if trusted else {})
+    given: _Given = {
+        "certificates": "".join(chain.pem.of("CERTIFICATE")),
+        "key": "".join(keys.pem.of("PRIVATE KEY")),
+        "trusted": "".join(trusted.pem.of("CERTIFICATE")) if trusted else "",
+        "client_auth": asks,
+        "protocols": config.get_list(own.name("enabled.protocols")),
+        "suites": config.get_list(own.name("cipher.suites")),
+    }
     try:
-        return Tls(
-            certificates="".join(chain.pem.of("CERTIFICATE")),
-            key="".join(keys.pem.of("PRIVATE KEY")),
-            trusted="".join(trusted.pem.of("CERTIFICATE")) if trusted else "",
-            client_auth=asks,
-            protocols=config.get_list(own.name("enabled.protocols")),
-            suites=config.get_list(own.name("cipher.suites")),
-        )
+        made = Tls(**given)
     except ValueError as error:
         part, how = error.args
         if (found := places.get(part)) is not None:
@@ -76,27 +111,35 @@ def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Tls | None:
             raise own.wrong(found.setting, f"{found.place}: {what}{how}") from None
         setting = own.name(_PARTS[part])
         raise own.wrong(setting, f"{setting}: {how}") from None
+    digest = hashlib.sha256(repr(given).encode()).digest()
+    return Loaded(made, chain.pem.of("CERTIFICATE"), chain.place, digest, files)
 
 
-def warn_of_expiry(config: BrokerConfig, endpoint: Endpoint) -> None:
+def warn_of_expiry(endpoint: Endpoint, loaded: Loaded) -> None:
     """Says in the log if a certificate of the listener is not valid now: clients will refuse it."""
-    if not endpoint.protocol.endswith("SSL"):
-        return
-    _, chain = _Settings(config, endpoint).keystore()
     now = datetime.now(UTC)
-    for certificate in chain.pem.of("CERTIFICATE"):
-        begin, end = validity(certificate)
-        if end < now:
-            logger.warning(
-                "listener %s: %s: a certificate expired on %s, clients will refuse it", endpoint, chain.place, end
-            )
-        elif begin > now:
-            logger.warning(
-                "listener %s: %s: a certificate is not valid before %s, clients will refuse it",
-                endpoint,
-                chain.place,
-                begin,
-            )
+    for text in loaded.chain:
+        certificate = certificates.read(text)
+        if certificate.end < now:
+            words, when = "expired on", certificate.end
+        elif certificate.begin > now:
+            words, when = "is not valid before", certificate.begin
+        else:
+            continue
+        logger.warning(
+            "listener %s: %s: a certificate %s %s, clients will refuse it", endpoint, loaded.place, words, when
+        )
+
+
+class _Given(TypedDict):
+    """The arguments of `Tls`."""
+
+    certificates: str
+    key: str
+    trusted: str
+    client_auth: str
+    protocols: list[str]
+    suites: list[str]
 
 
 class _Settings:
@@ -116,6 +159,10 @@ class _Settings:
 
     def wrong(self, setting: str, message: str) -> ConfigError:
         return ConfigError(setting, f"listener {self._endpoint}: {message}")
+
+    def paths(self) -> list[str]:
+        """The files that may be read."""
+        return [path for store in ("keystore", "truststore") if (path := self.text(f"{store}.location"))]
 
     def keystore(self) -> tuple[_Text, _Text]:
         """The key, and the certificates: both are in one file, or each is in a setting of its own."""
@@ -202,34 +249,3 @@ class _Settings:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         return found._replace(pem=pem(text.decode()))
-
-
-def validity(certificate: str) -> tuple[datetime, datetime]:
-    """The first and the last moment at which a certificate in PEM is valid (RFC 5280, 4.1)."""
-    body = "".join(certificate.split("-----")[2].split())
-    tbs = _first(_first(base64.b64decode(body))[1])[1]
-    # version (optional, tag 0xA0), serialNumber, signature, issuer, validity
-    skipped = 4 if tbs[0] == 0xA0 else 3
-    for _ in range(skipped):
-        tbs = _first(tbs)[2]
-    _, times, _ = _first(tbs)
-    kind, begin, rest = _first(times)
-    second, end, _ = _first(rest)
-    return _time(kind, begin), _time(second, end)
-
-
-def _first(der: bytes) -> tuple[int, bytes, bytes]:
-    """The first element in DER: its tag, its content, and what follows it."""
-    length, start = der[1], 2
-    if length & 0x80:
-        start += length & 0x7F
-        length = int.from_bytes(der[2:start])
-    return der[0], der[start : start + length], der[start + length :]
-
-
-def _time(kind: int, text: bytes) -> datetime:
-    """UTCTime (tag 23), whose years are 1950 to 2049, or GeneralizedTime."""
-    digits = text.decode()
-    if kind == 23:
-        digits = ("19" if digits >= "50" else "20") + digits
-    return datetime.strptime(digits, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)

@@ -16,7 +16,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from ottla.broker.tls import validity
+from ottla.broker import certificates
 from ottla.client import Security
 from ottla.client.errors import TlsFailed
 from tests.peers.apache import tool
@@ -24,10 +24,8 @@ from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
 from tests.support.client import Client, batch
+from tests.support.tls import API_VERSIONS, TLS, is_served, listeners, store
 from tests.support.waiting import PATIENCE_S, eventually
-
-TLS = {"OTTLA_TLS": "1"}
-API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
 @dataclass(frozen=True)
@@ -57,15 +55,6 @@ class Secured:
             "ssl.ca.location": str(self.trusted),
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
-
-
-def store(path: Path, own: Certified, password: str | None = None) -> Path:
-    path.write_text(own.key_pem(password) + own.certificate_pem)
-    return path
-
-
-def listeners(**ports: int) -> str:
-    return ",".join(f"{name.upper()}://127.0.0.1:{port}" for name, port in ports.items())
 
 
 @pytest.fixture(scope="module")
@@ -155,29 +144,16 @@ def test_librdkafka_with_and_without_a_certificate(secured: Secured) -> None:
         assert _consume(settings, topic, len(values)) == values
 
 
-def _is_served(port: int, context: ssl.SSLContext) -> bool:
-    """True if an answer comes. A client may have sent its request before it hears that it is not let in."""
-    try:
-        with (
-            socket.create_connection(("127.0.0.1", port), PATIENCE_S) as plain,
-            context.wrap_socket(plain, server_hostname="localhost") as connection,
-        ):
-            connection.sendall(API_VERSIONS)
-            return connection.recv(1) != b""
-    except (ssl.SSLError, ConnectionError):
-        return False
-
-
 def test_who_has_no_certificate_where_one_is_required(secured: Secured) -> None:
-    assert not _is_served(secured.mutual_port, secured.context())
+    assert not is_served(secured.mutual_port, secured.context())
     _said(secured, "MUTUAL: the TLS handshake failed: peer sent no certificates")
 
 
 def test_who_has_somebody_elses_certificate(secured: Secured) -> None:
     strange = certified("stranger", certified("other authority"))
-    assert not _is_served(secured.mutual_port, secured.context(strange))
+    assert not is_served(secured.mutual_port, secured.context(strange))
     _said(secured, "MUTUAL: the TLS handshake failed: invalid peer certificate: UnknownIssuer")
-    assert _is_served(secured.mutual_port, secured.context(certified("client", secured.authority)))
+    assert is_served(secured.mutual_port, secured.context(certified("client", secured.authority)))
 
 
 def test_who_does_not_trust_the_broker(secured: Secured) -> None:
@@ -209,7 +185,7 @@ def test_plain_text_at_a_port_with_tls(secured: Secured) -> None:
 
 
 def test_tls_at_a_port_without_it(secured: Secured) -> None:
-    assert not _is_served(secured.broker.port, secured.context())
+    assert not is_served(secured.broker.port, secured.context())
     _said(secured, "this looks like TLS, which this listener does not speak")
 
 
@@ -360,7 +336,8 @@ def test_an_expired_certificate_is_a_warning(brokers: Brokers, tmp_path: Path) -
         .sign(fresh.key, hashes.SHA256())
     )
     old = Certified(fresh.key, expired)
-    assert validity(old.certificate_pem) == (then - datetime.timedelta(days=1), then)
+    read = certificates.read(old.certificate_pem)
+    assert (read.begin, read.end) == (then - datetime.timedelta(days=1), then)
     path = store(tmp_path / "own.pem", old)
     plain = free_port()
     settings = {
@@ -385,5 +362,5 @@ def test_times_after_2049() -> None:
         .not_valid_after(far)
         .sign(own.key, hashes.SHA256())
     )
-    begin, end = validity(Certified(own.key, made).certificate_pem)
-    assert (begin.year, end) == (1999, far)
+    read = certificates.read(Certified(own.key, made).certificate_pem)
+    assert (read.begin.year, read.end) == (1999, far)
