@@ -239,4 +239,32 @@ MUTANTS = (
             "tests/broker/connections/test_distinguished_names.py::test_names_are_the_same_but_for_case_and_blanks",
         ),
     ),
+    Mutant(
+        "tls.a-certificate-that-is-trusted-is-good-for-ever",
+        "rust/net/tls/clients.rs",
+        "        certificate.check_time(now)?;\n",
+        "",
+        cargo=(f"{TLS}::clients::a_certificate_that_is_trusted_ends_with_its_time",),
+    ),
+    Mutant(
+        "tls.everybody-is-trusted",
+        "rust/net/tls/clients.rs",
+        "if !self.trusted.iter().any(|one| one == end_entity) {",
+        "if self.trusted.is_empty() {",
+        cargo=(f"{TLS}::clients::a_certificate_that_is_trusted_ends_with_its_time",),
+    ),
+    Mutant(
+        "tls.a-certificate-alone-lets-people-in",
+        "rust/net/tls/clients.rs",
+        "self.by_authorities\n            .verify_tls13_signature(message, cert, dss)",
+        "Ok(HandshakeSignatureValid::assertion())",
+        cargo=(f"{TLS}::clients::a_certificate_alone_lets_nobody_in",),
+    ),
+    Mutant(
+        "tls.passwords-of-keys-in-pkcs12-are-not-looked-at",
+        "python/ottla/broker/tls.py",
+        'if password not in (None, self.text("keystore.password")):',
+        "if False:",
+        pytest=("tests/broker/connections/test_tls_stores.py::test_pkcs12_that_cannot_be_opened",),
+    ),
 )

@@ -6,6 +6,8 @@ import struct
 from pathlib import Path
 
 from tests.peers.certificates import Certified
+from tests.peers.ottla import Brokers
+from tests.peers.processes import free_port
 from tests.support.waiting import PATIENCE_S
 
 #: The environment of a broker that serves listeners with TLS.
@@ -22,6 +24,25 @@ def store(path: Path, own: Certified, password: str | None = None) -> Path:
 def listeners(**ports: int) -> str:
     """The value of `listeners`."""
     return ",".join(f"{name.upper()}://127.0.0.1:{port}" for name, port in ports.items())
+
+
+def context(trusted: str, path: Path, own: Certified) -> ssl.SSLContext:
+    """A client that trusts this PEM and has a certificate, which a file is made for."""
+    made = ssl.create_default_context(cadata=trusted)
+    made.load_cert_chain(store(path, own))
+    return made
+
+
+def refused(brokers: Brokers, **settings: object) -> str:
+    """The one line of a broker that does not start with these settings of its listener with TLS."""
+    given = {"listeners": listeners(plaintext=free_port(), ssl=free_port()), **settings}
+    broker = brokers(settings=given, environment=TLS, wait=False)
+    assert broker.process.wait(PATIENCE_S) == 1
+    said = broker.log.read_text()
+    assert "Traceback" not in said
+    assert not broker.data.exists()
+    assert "PRIVATE KEY" not in said
+    return next(line for line in said.splitlines() if "cannot start the broker: " in line)
 
 
 def is_served(port: int, context: ssl.SSLContext) -> bool:

@@ -1,9 +1,10 @@
 """TLS on listeners: the certificate, key and trusted certificates that Kafka's settings name, as PEM.
 
 The settings are those of Kafka: `ssl.NAME`, or `listener.name.LISTENER.ssl.NAME` for one listener alone. Keys and
-certificates stand in a file (`keystore.location`, `truststore.location`) or in the settings themselves (KIP-651). A key
-that is encrypted needs the package `cryptography`. What is wrong is said in one line, which names the setting, before
-the broker has opened anything.
+certificates stand in a file (`keystore.location`, `truststore.location`) or in the settings themselves (KIP-651). Files
+are PEM or PKCS12; of a trust store in PKCS12, every certificate is trusted. PKCS12, and keys that are encrypted, need
+the package `cryptography`. A problem is said in one line, which names the setting, before the broker has opened
+anything.
 
 Listeners with TLS are served only where `OTTLA_TLS=1` is set (`ottla.config.security.serves_tls`), and none of these
 settings is among the effective ones (`ottla.config.effective`) before that is gone.
@@ -28,13 +29,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.broker")
 
-#: Commands that convert a key store and a trust store to PEM. Java's tool has no export of keys but to PKCS12.
-_KEYS = (
-    "keytool -importkeystore -srckeystore {file} -destkeystore keystore.p12 -deststoretype PKCS12; "
-    "openssl pkcs12 -in keystore.p12 -nodes -out keystore.pem"
-)
-_KEYS_OF_PKCS12 = "openssl pkcs12 -in {file} -nodes -out keystore.pem"
-_TRUSTED = "keytool -list -rfc -keystore {file} > truststore.pem"
+#: Java opens either type as the other one, and so do its users.
+_TYPES = ("PEM", "PKCS12", "JKS")
+_CONVERT = "keytool -importkeystore -srckeystore {file} -destkeystore {file}.p12 -deststoretype PKCS12"
+#: How PKCS12 begins.
+_DER = b"\x30"
 #: The settings that the parts of `ottla._core.Tls` come from, where it is not known better.
 _PARTS = {"protocols": "enabled.protocols", "suites": "cipher.suites"}
 
@@ -168,10 +167,12 @@ class _Settings:
         """The key, and the certificates: both are in one file, or each is in a setting of its own."""
         key, chain = self.text("keystore.key"), self.text("keystore.certificate.chain")
         if key is None and chain is None:
-            found = self._file("keystore", (_KEYS, _KEYS_OF_PKCS12))
+            found = self._file("keystore")
             if found is None:
                 name = self.name("keystore.location")
-                raise self.wrong(name, f"{name} is not set: a file of PEM with the key and its certificate is needed")
+                raise self.wrong(name, f"{name} is not set: a file with the key and its certificate is needed")
+            if (self.text("keystore.type") or "").upper() != "PEM":
+                self._check_password()
             return self._plain(found), found
         for rest, text in (("keystore.key", key), ("keystore.certificate.chain", chain)):
             if text is None:
@@ -182,9 +183,9 @@ class _Settings:
         return self._plain(self._own("keystore.key", key or "")), self._own("keystore.certificate.chain", chain or "")
 
     def truststore(self) -> _Text:
-        """The certificates of the authorities that sign the certificates of clients."""
+        """The certificates of the authorities that sign the certificates of clients, and of clients themselves."""
         text = self.text("truststore.certificates")
-        found = self._file("truststore", (_TRUSTED, _TRUSTED)) if text is None else None
+        found = self._file("truststore") if text is None else None
         if text is not None:
             found = self._own("truststore.certificates", text)
         if found is None:
@@ -201,28 +202,49 @@ class _Settings:
         setting = self.name(rest)
         return _Text(pem(text), setting, setting)
 
-    def _file(self, store: str, how: tuple[str, str]) -> _Text | None:
-        """A store's file. `how` converts one of Java's own format and one of PKCS12. None: no file is named."""
-        from ottla.client.stores import pem
+    def _file(self, store: str) -> _Text | None:
+        """A store's file. None: no file is named."""
+        from ottla.client.stores import JKS, is_pem, pem, read_pkcs12
 
         setting, kind = self.name(f"{store}.location"), self.name(f"{store}.type")
         path, type_ = self.text(f"{store}.location"), (self.text(f"{store}.type") or "").upper()
         if path is None:
             return None
-        if type_ != "PEM":
-            convert = how[type_ == "PKCS12"].format(file=path)
-            raise self.wrong(
-                kind,
-                f"{kind}={type_}: Ottla reads PEM only; convert the store ({convert}), name the new file in {setting} "
-                f"and set {kind}=PEM",
-            )
+        if type_ not in _TYPES:
+            raise self.wrong(kind, f"{kind}={type_}: Ottla reads stores of the types PEM and PKCS12")
         place = f"{setting}={path}"
         try:
             with open(path, "rb") as file:
                 content = file.read()
         except OSError as error:
             raise self.wrong(setting, f"{place} cannot be read: {error.strerror}") from None
-        return _Text(pem(content.decode("latin-1")), setting, place)
+        if content.startswith(JKS):
+            convert = _CONVERT.format(file=path)
+            raise self.wrong(
+                setting,
+                f"{place} is a JKS store, which only Java reads; convert it ({convert}), name the new file in "
+                f"{setting} and set {kind}=PKCS12",
+            )
+        if is_pem(content) if type_ != "PEM" else content.startswith(_DER):
+            is_, other = ("PEM", "PEM") if type_ != "PEM" else ("no PEM", "PKCS12")
+            raise self.wrong(kind, f"{place} is {is_}, and {kind} is {type_}; set {kind}={other}")
+        if type_ == "PEM":
+            return _Text(pem(content.decode("latin-1")), setting, place)
+        password = self.name(f"{store}.password")
+        try:
+            return _Text(read_pkcs12(place, content, self.text(f"{store}.password"), password), setting, place)
+        except ValueError as error:
+            raise self.wrong(password, str(error)) from None
+
+    def _check_password(self) -> None:
+        """In PKCS12, a key has no password but that of the file."""
+        setting, password = self.name("key.password"), self.text("key.password")
+        if password not in (None, self.text("keystore.password")):
+            raise self.wrong(
+                setting,
+                f"{setting} is not {self.name('keystore.password')}: in a store of the type PKCS12 both are one; "
+                "remove it",
+            )
 
     def _plain(self, found: _Text) -> _Text:
         """The same with a key that is not encrypted: Kafka 2.7 takes no others in files."""

@@ -54,8 +54,8 @@ def trusted(security: Security) -> list[str] | None:
     elif security.truststore_location is not None:
         where = f"ssl.truststore.location: {security.truststore_location}"
         content = _read(where, security.truststore_location)
-        if not _is_pem(content):
-            found = _pkcs12(where, content, security.truststore_password, "ssl.truststore.password")
+        if not is_pem(content):
+            found = read_pkcs12(where, content, security.truststore_password, "ssl.truststore.password")
         else:
             found = pem(content.decode("latin-1"))
     else:
@@ -79,10 +79,10 @@ def own(security: Security) -> tuple[str, str | None, str] | None:
     elif security.keystore_location is not None:
         where = f"ssl.keystore.location: {security.keystore_location}"
         content = _read(where, security.keystore_location)
-        if _is_pem(content):
+        if is_pem(content):
             keys = chain = pem(content.decode("latin-1"))
         else:
-            keys = chain = _pkcs12(where, content, security.keystore_password, "ssl.keystore.password")
+            keys = chain = read_pkcs12(where, content, security.keystore_password, "ssl.keystore.password")
             password = None
     else:
         return None
@@ -108,12 +108,17 @@ def _read(where: str, path: str) -> bytes:
     return content
 
 
-def _is_pem(content: bytes) -> bool:
+def is_pem(content: bytes) -> bool:
+    """True if there is PEM in the content of a file."""
     return b"-----BEGIN " in content
 
 
-def _pkcs12(where: str, content: bytes, password: str | None, setting: str) -> Pem:
-    """What is in a PKCS12 file, its own certificate before those that signed it."""
+def read_pkcs12(where: str, content: bytes, password: str | None, setting: str) -> Pem:
+    """Returns what is in a PKCS12 file, its own certificate before those that signed it, and all others behind them.
+
+    Raises:
+        ValueError: It cannot be opened; the text begins with `where`.
+    """
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12

@@ -3,6 +3,7 @@
 //! The certificates in `tls/` are good until 2126. `broker` (localhost) and `client` are signed by `authority`;
 //! `stranger` is another authority.
 
+mod clients;
 mod hubs;
 mod settings;
 

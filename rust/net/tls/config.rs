@@ -8,6 +8,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::{Error, RootCertStore, SupportedProtocolVersion, version};
 
+use super::clients::Clients;
+
 /// `ssl.client.auth`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAuth {
@@ -22,7 +24,7 @@ pub struct Given<'a> {
     pub certificates: &'a str,
     /// PEM, not encrypted.
     pub key: &'a str,
-    /// The certificates of those who sign clients' certificates, as PEM.
+    /// The certificates of those who sign clients' certificates, and of clients, as PEM.
     pub trusted: &'a str,
     pub client_auth: ClientAuth,
     /// By Kafka's names: `TLSv1.3`.
@@ -53,7 +55,7 @@ pub fn server_config(given: &Given<'_>) -> Result<Arc<ServerConfig>, Wrong> {
         cipher_suites: suites(given.suites)?,
         ..ring::default_provider()
     });
-    let certificates = certificates(given.certificates, Part::Certificates)?;
+    let chain = certificates(given.certificates, Part::Certificates)?;
     let key = PrivateKeyDer::from_pem_slice(given.key.as_bytes());
     let key = key.map_err(|error| Wrong(Part::Key, format!("is no private key ({error})")))?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -67,18 +69,21 @@ pub fn server_config(given: &Given<'_>) -> Result<Arc<ServerConfig>, Wrong> {
     let builder = if given.client_auth == ClientAuth::None {
         builder.with_no_client_auth()
     } else {
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots(given.trusted)?, provider);
+        let trusted = certificates(given.trusted, Part::Trusted)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots(&trusted)?, provider);
         let verifier = match given.client_auth {
             ClientAuth::Required => verifier,
             _ => verifier.allow_unauthenticated(),
         };
         let verifier = verifier.build();
-        builder.with_client_cert_verifier(
-            verifier.map_err(|error| Wrong(Part::Trusted, error.to_string()))?,
-        )
+        let by_authorities = verifier.map_err(|error| Wrong(Part::Trusted, error.to_string()))?;
+        builder.with_client_cert_verifier(Arc::new(Clients {
+            trusted,
+            by_authorities,
+        }))
     };
     let mut config = builder
-        .with_single_cert(certificates, key)
+        .with_single_cert(chain, key)
         .map_err(|error| match error {
             Error::InconsistentKeys(_) => {
                 Wrong(Part::Key, "does not belong to the certificate".to_owned())
@@ -112,10 +117,10 @@ fn certificates(pem: &str, part: Part) -> Result<Vec<CertificateDer<'static>>, W
     }
 }
 
-fn roots(pem: &str) -> Result<Arc<RootCertStore>, Wrong> {
+fn roots(trusted: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, Wrong> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(pem, Part::Trusted)? {
-        let added = roots.add(certificate);
+    for certificate in trusted {
+        let added = roots.add(certificate.clone());
         added.map_err(|error| {
             Wrong(
                 Part::Trusted,

@@ -16,6 +16,8 @@
 //! The end of a session is a close_notify. A connection that ends without one may have been cut off by somebody else:
 //! it counts as broken, not as over.
 
+mod certificate;
+mod clients;
 mod config;
 
 use std::cell::RefCell;

@@ -13,7 +13,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
 from tests.support.client import Client, connect
 from tests.support.settings import alter
-from tests.support.tls import API_VERSIONS, TLS, is_served, listeners, shown, store
+from tests.support.tls import API_VERSIONS, TLS, context, is_served, listeners, shown, store
 from tests.support.waiting import PATIENCE_S, eventually
 
 INVALID_REQUEST = 42
@@ -53,9 +53,7 @@ class Renewed:
         eventually("it says it", lambda: text in self.broker.log.read_text(), facts=self.broker.log.read_text)
 
     def context(self, own: Certified) -> ssl.SSLContext:
-        made = ssl.create_default_context(cadata=self.authority.certificate_pem)
-        made.load_cert_chain(store(self.folder / "client.pem", own))
-        return made
+        return context(self.authority.certificate_pem, self.folder / "client.pem", own)
 
 
 @pytest.fixture
