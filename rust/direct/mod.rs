@@ -52,6 +52,7 @@
 //! | request | check | where |
 //! |---|---|---|
 //! | Produce | the connection may speak | hub |
+//! | Produce | it is known whom the client's certificate stands for | here |
 //! | Produce | version is 3 or later | here |
 //! | Produce | acks is 0 or 1; or all, where nothing but the append is waited for | here, terms |
 //! | Produce | one partition | here |
@@ -68,6 +69,7 @@
 //! | Produce | producer epoch, sequence number, duplicates | log |
 //! | Produce | no quotas | broker |
 //! | Fetch | the connection may speak | hub |
+//! | Fetch | it is known whom the client's certificate stands for | here |
 //! | Fetch | version is 4 or later (batches are read as they are stored) | here |
 //! | Fetch | version is 10 or later, where the topic is compressed with zstd | here, terms |
 //! | Fetch | a consumer, not a replica | here |
@@ -229,6 +231,9 @@ impl<O> Direct<O> {
 
     /// Serves a request, if a lease allows it; else gives it back as it came.
     fn serve<T>(&self, hubs: &Hubs<T>, turn: &mut Turn<O>, incoming: Incoming) -> Option<Incoming> {
+        if incoming.origin.awaits_principal() {
+            return Some(incoming);
+        }
         match incoming.ticket.api_key {
             PRODUCE => self.serve_produce(hubs, turn, incoming),
             FETCH => self.serve_fetch(hubs, incoming),

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -22,6 +23,26 @@ pub struct Origin {
     pub local: SocketAddr,
     /// The name of the listener, such as `PLAINTEXT`.
     pub listener: Arc<str>,
+    /// The client's certificate, if it has shown one.
+    pub subject: Option<Subject>,
+}
+
+/// The name in a client's certificate.
+#[derive(Debug)]
+pub struct Subject {
+    /// As DER.
+    pub name: Box<[u8]>,
+    /// It is known which principal that is.
+    pub is_known: AtomicBool,
+}
+
+impl Origin {
+    /// True before it is known which principal the client's certificate stands for. Such a client is
+    /// served by nobody who does not find that out.
+    pub fn awaits_principal(&self) -> bool {
+        let subject = self.subject.as_ref();
+        subject.is_some_and(|subject| !subject.is_known.load(Ordering::Relaxed))
+    }
 }
 
 pub struct Listener {
@@ -162,6 +183,7 @@ impl Listener {
                 peer,
                 local,
                 listener: Arc::clone(&self.name),
+                subject: None,
             },
         ))
     }

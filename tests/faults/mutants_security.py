@@ -12,6 +12,7 @@ EXCHANGES = "tests/broker/authentication/test_exchanges.py"
 TOLD = "tests/broker/authentication/test_conversations.py"
 SESSIONS = "tests/broker/authentication/test_sessions.py"
 AUTHENTICATION = "python/ottla/broker/authentication/authentication.py"
+PRINCIPALS = "tests/broker/connections/test_principals.py"
 RENEWED = "tests/broker/connections/test_tls_renewed.py"
 
 MUTANTS = (
@@ -266,5 +267,33 @@ MUTANTS = (
         'if password not in (None, self.text("keystore.password")):',
         "if False:",
         pytest=("tests/broker/connections/test_tls_stores.py::test_pkcs12_that_cannot_be_opened",),
+    ),
+    Mutant(
+        "tls.who-has-no-principal-is-served-under-leases",
+        "rust/direct/mod.rs",
+        "if incoming.origin.awaits_principal() {",
+        "if false {",
+        pytest=(f"{PRINCIPALS}::test_whom_no_rule_names_is_served_by_nobody",),
+    ),
+    Mutant(
+        "tls.who-has-no-principal-is-served",
+        "python/ottla/broker/requests.py",
+        "                call.session.principal  # noqa: B018  # raises where it is nobody\n",
+        "",
+        pytest=(f"{PRINCIPALS}::test_whom_no_rule_names_is_served_by_nobody",),
+    ),
+    Mutant(
+        "tls.rules-apply-to-a-part-of-a-name",
+        "python/ottla/broker/principals.py",
+        "if compiled.fullmatch(text) is None:",
+        "if compiled.match(text) is None:",
+        pytest=(f"{PRINCIPALS}::test_rules_are_those_of_kafka",),
+    ),
+    Mutant(
+        "tls.ends-of-lines-are-in-names",
+        "python/ottla/broker/principals.py",
+        'return _DOT if found["dot"] is not None else found[0]',
+        "return found[0]",
+        pytest=(f"{PRINCIPALS}::test_ends_of_lines_are_no_characters_of_names",),
     ),
 )

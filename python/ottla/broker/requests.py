@@ -78,6 +78,9 @@ class Requests:
         try:
             if self._is_logged:
                 _log(call)
+            if request.awaits_principal:
+                call.session.principal  # noqa: B018  # raises where it is nobody
+                request.know_principal()
             if way.api.is_between_brokers and not call.session.may_be_broker:
                 call.refuse(_for_brokers(call, self._serving.config.listeners_between_brokers))
             elif (quotas := self._serving.quotas) is not None and _has_quotas(call):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ottla.broker import principals
 from ottla.kafka import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 class Session:
     """The client that sent a request. The listener tells brokers from clients, where there are several.
 
-    users: The names of the clients that said who they are, by connection.
+    users: The names of the clients that came in by SASL, by connection.
     """
 
     __slots__ = ("_config", "_request", "_users")
@@ -27,8 +28,12 @@ class Session:
 
     @property
     def principal(self) -> str:
-        """By which name rights and quotas know the client."""
-        return self._users.get(self._request.connection_id, ANONYMOUS)
+        """By which name rights and quotas know the client. Raises NoPrincipal."""
+        user = self._users.get(self._request.connection_id)
+        if user is not None:
+            return user
+        subject = self._request.peer_subject
+        return ANONYMOUS if subject is None else principals.of_certificate(subject, self.listener, self._config)
 
     @property
     def listener(self) -> str:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
 from ottla._core import Tls
-from ottla.broker import certificates
+from ottla.broker import certificates, principals
 from ottla.config import ConfigError
 
 if TYPE_CHECKING:
@@ -110,6 +110,11 @@ def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Loaded | None:
             raise own.wrong(found.setting, f"{found.place}: {what}{how}") from None
         setting = own.name(_PARTS[part])
         raise own.wrong(setting, f"{setting}: {how}") from None
+    rules = principals.setting(endpoint.name, config)
+    try:
+        principals.rules(config.get_str(rules) or "")
+    except ValueError as error:
+        raise own.wrong(rules, f"{rules}: {error}") from None
     digest = hashlib.sha256(repr(given).encode()).digest()
     return Loaded(made, chain.pem.of("CERTIFICATE"), chain.place, digest, files)
 

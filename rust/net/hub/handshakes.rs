@@ -12,7 +12,8 @@ use std::time::Duration;
 use super::*;
 use crate::io::panics::catching;
 use crate::net::limits::{HANDSHAKE_MS, HANDSHAKES_MAX};
-use crate::net::tls::{Failed, Progress, ServerConfig, Tls};
+use crate::net::listeners::Subject;
+use crate::net::tls::{Progress, ServerConfig, Tls};
 
 /// A connection, and the number of the hub that it goes to.
 type Coming = (usize, Arrival);
@@ -213,24 +214,27 @@ impl<T> Room<T> {
             Ok(Progress::Reads) => EventFlags::IN,
             Ok(Progress::Writes) => EventFlags::OUT,
             Ok(Progress::Done) => {
-                let _ = epoll::delete(&self.epoll, &**session);
+                let (peer, _) = (session.peer(), epoll::delete(&self.epoll, &**session));
                 let (hub, arrival) = entry.remove();
-                return self.hand_on(hub, arrival);
+                return match peer {
+                    Ok(peer) => self.hand_on(hub, arrival, peer),
+                    Err(failed) => self.end((hub, arrival), failed.reason()),
+                };
             }
             Err(failed) => {
-                let reason = match failed {
-                    Failed::Left => None,
-                    Failed::Because(reason) => Some(reason),
-                };
-                let failed = entry.remove();
-                return self.end(failed, reason);
+                let one = entry.remove();
+                return self.end(one, failed.reason());
             }
         };
         // Fails only for a descriptor that is not registered, and this one is.
         let _ = epoll::modify(&self.epoll, &**session, EventData::new_u64(id), awaited);
     }
 
-    fn hand_on(&self, hub: usize, arrival: Arrival) {
+    fn hand_on(&self, hub: usize, mut arrival: Arrival, peer: Option<Box<[u8]>>) {
+        arrival.origin.subject = peer.map(|name| Subject {
+            name,
+            is_known: AtomicBool::new(false),
+        });
         let is_open = self.acceptor.lock().is_open(&arrival.origin);
         match is_open {
             true => self.joint.send(hub, arrival),

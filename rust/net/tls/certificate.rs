@@ -11,14 +11,16 @@ const MOMENT_BYTES: usize = 14;
 type Moment = [u8; MOMENT_BYTES];
 
 #[derive(Debug)]
-pub struct Certificate {
+pub struct Certificate<'a> {
     begin: Moment,
     end: Moment,
+    /// The name of whom it belongs to, as DER.
+    pub subject: &'a [u8],
 }
 
-impl Certificate {
+impl<'a> Certificate<'a> {
     /// None: it is none.
-    pub fn read(mut der: &[u8]) -> Option<Self> {
+    pub fn read(mut der: &'a [u8]) -> Option<Self> {
         let mut whole = take(&mut der)?.content;
         let mut signed = take(&mut whole)?.content;
         if signed.first() == Some(&VERSION) {
@@ -31,7 +33,12 @@ impl Certificate {
         let mut validity = take(&mut signed)?.content;
         let begin = moment(&take(&mut validity)?)?;
         let end = moment(&take(&mut validity)?)?;
-        Some(Self { begin, end })
+        let subject = take(&mut signed)?.whole;
+        Some(Self {
+            begin,
+            end,
+            subject,
+        })
     }
 
     /// Both of its moments count as its time.
@@ -48,6 +55,7 @@ impl Certificate {
 struct Element<'a> {
     tag: u8,
     content: &'a [u8],
+    whole: &'a [u8],
 }
 
 /// Takes the first element off DER.
@@ -67,7 +75,11 @@ fn take<'a>(der: &mut &'a [u8]) -> Option<Element<'a>> {
     let whole = der.get(..start.checked_add(length)?)?;
     *der = &der[whole.len()..];
     let content = &whole[start..];
-    Some(Element { tag, content })
+    Some(Element {
+        tag,
+        content,
+        whole,
+    })
 }
 
 /// UTCTime, whose years are 1950 to 2049, or GeneralizedTime.
@@ -138,7 +150,8 @@ mod tests {
     fn what_is_cut_off_is_no_certificate() {
         let pem = include_bytes!("../tests/tls/client.pem");
         let der = CertificateDer::from_pem_slice(pem).unwrap();
-        assert!(Certificate::read(&der).is_some());
+        let read = Certificate::read(&der).unwrap();
+        assert!(read.subject.ends_with(b"client"));
         for length in 0..der.len() / 3 {
             assert!(Certificate::read(&der[..length]).is_none());
         }
@@ -150,6 +163,7 @@ mod tests {
         let certificate = |begin, end| Certificate {
             begin: written(begin),
             end: written(end),
+            subject: &[],
         };
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let one = certificate(1_000, 2_000);
@@ -161,7 +175,13 @@ mod tests {
 
     #[test]
     fn years_have_two_digits_or_four() {
-        let time = |tag, content| moment(&Element { tag, content });
+        let time = |tag, content| {
+            moment(&Element {
+                tag,
+                content,
+                whole: &[],
+            })
+        };
         assert_eq!(time(UTC_TIME, b"490101000000Z"), Some(*b"20490101000000"));
         assert_eq!(time(UTC_TIME, b"500101000000Z"), Some(*b"19500101000000"));
         assert_eq!(time(24, b"21260101000000Z"), Some(*b"21260101000000"));

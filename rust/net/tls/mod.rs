@@ -31,6 +31,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 pub use rustls::ServerConfig;
 use rustls::ServerConnection;
 
+use certificate::Certificate;
 pub use config::{ClientAuth, Given, Part, Wrong, server_config};
 
 /// The plaintext that is encrypted at a time: four records of TLS.
@@ -63,6 +64,16 @@ pub enum Failed {
     /// The client went away, and had not said anything.
     Left,
     Because(String),
+}
+
+impl Failed {
+    /// The words for the log, if it is worth some.
+    pub fn reason(self) -> Option<String> {
+        match self {
+            Self::Left => None,
+            Self::Because(reason) => Some(reason),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -142,6 +153,18 @@ impl Tls {
         match self.has_begun {
             true => Failed::Because(format!("the TLS handshake failed: {reason}")),
             false => Failed::Left,
+        }
+    }
+
+    /// The name in the client's certificate, as DER. None: it has shown none. After the handshake.
+    pub fn peer(&self) -> Result<Option<Box<[u8]>>, Failed> {
+        let shown = self.session.peer_certificates();
+        let Some(shown) = shown.and_then(<[_]>::first) else {
+            return Ok(None);
+        };
+        match Certificate::read(shown) {
+            Some(certificate) => Ok(Some(certificate.subject.into())),
+            None => Err(self.because("the client's certificate cannot be read")),
         }
     }
 

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBytes, PyList};
 
 use super::asked::Asked;
 use super::completions::Outcome;
@@ -209,6 +209,24 @@ impl Request {
     #[getter]
     fn listener(&self) -> &str {
         &self.origin.listener
+    }
+
+    /// The name in the client's certificate, as DER.
+    #[getter]
+    fn peer_subject<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        let subject = self.origin.subject.as_ref();
+        subject.map(|subject| PyBytes::new(py, &subject.name))
+    }
+
+    #[getter]
+    fn awaits_principal(&self) -> bool {
+        self.origin.awaits_principal()
+    }
+
+    fn know_principal(&self) {
+        if let Some(subject) = &self.origin.subject {
+            subject.is_known.store(true, Ordering::Relaxed);
+        }
     }
 
     #[getter]

@@ -107,6 +107,7 @@ DISPATCH_ASKS: dict[str, str | None] = {
 DISPATCH_ASKS |= dict.fromkeys(("self", "call", "way", "api", "done"))
 #: A log that is told of all requests is told of those without a lease.
 DISPATCH_ASKS |= dict.fromkeys(("_is_logged",))
+DISPATCH_ASKS |= dict.fromkeys(("request", "awaits_principal"), "it is known whom the client's certificate stands for")
 #: Produce and Fetch are not among those that brokers alone send.
 DISPATCH_ASKS |= dict.fromkeys(("is_between_brokers", "session", "may_be_broker"))
 #: Large requests but Produce and Fetch are decoded in pieces.
@@ -162,6 +163,7 @@ def test_what_produce_asks_is_in_the_table() -> None:
             assert rows()[request, check] & {"hub", "log", "broker"} or check in (
                 "everyone may write",
                 "format 2; zstd from version 7 on",
+                "it is known whom the client's certificate stands for",
             )
 
 
