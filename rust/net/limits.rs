@@ -32,8 +32,8 @@ pub const POOL_KEPT_BYTES_MAX: usize = 16 << 20;
 /// How long a client has for its TLS handshake, as long as Kafka's own clients wait for a connection by default
 /// (`socket.connection.setup.timeout.ms`). Kafka has no bound but `connections.max.idle.ms`.
 pub const HANDSHAKE_MS: u64 = if cfg!(test) { 2_000 } else { 10_000 };
-/// Handshakes that are under way at once; one more ends the oldest. Each takes at most 64 KB beside what it costs as a
-/// connection, so together 32 MB; honest ones are over in a few milliseconds.
+/// Handshakes that are under way at once; one more ends the oldest of the address that has the most. Each takes at most
+/// 64 KB beside what it costs as a connection, so together 32 MB; honest ones are over in a few milliseconds.
 pub const HANDSHAKES_MAX: usize = 512;
 /// How long a listener rests when the process has no descriptor left for a connection; without it a level-triggered listener would spin.
 pub const ACCEPT_REST_MS: u64 = 100;

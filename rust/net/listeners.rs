@@ -57,12 +57,21 @@ pub struct Listener {
     pub rate: Option<Rate>,
     /// How the bytes of its connections move.
     pub transport: Security,
+    pub handshakes: Handshaken,
     /// How long its connections have to say who they are before they may speak; None: everybody may speak.
     pub greeting_ms: Option<u64>,
     /// Nobody is accepted until then.
     pub rest_until_ms: Option<u64>,
     /// It rests until another connection leaves.
     pub awaits_place: bool,
+}
+
+/// The TLS handshakes of a listener that are over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handshaken {
+    pub succeeded: u64,
+    /// Those of clients who said something and did not come in.
+    pub failed: u64,
 }
 
 /// The transports of a listener's connections.
@@ -120,6 +129,7 @@ impl Listener {
             connections_max: usize::MAX,
             rate: None,
             transport: Security::Plain,
+            handshakes: Handshaken::default(),
             greeting_ms: None,
             rest_until_ms: None,
             awaits_place: false,
@@ -235,6 +245,17 @@ impl PerIp {
         }
         *count += 1;
         Ok(())
+    }
+
+    /// Counts one more from `ip`, however many there are.
+    pub fn add(&mut self, ip: IpAddr) {
+        *self.0.entry(ip.to_canonical()).or_default() += 1;
+    }
+
+    /// The address from which there are most.
+    pub fn most(&self) -> Option<IpAddr> {
+        let most = self.0.iter().max_by_key(|(_, count)| **count);
+        most.map(|(ip, _)| *ip)
     }
 
     /// How many there are from `ip`.

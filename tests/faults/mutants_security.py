@@ -296,4 +296,18 @@ MUTANTS = (
         "return found[0]",
         pytest=(f"{PRINCIPALS}::test_ends_of_lines_are_no_characters_of_names",),
     ),
+    Mutant(
+        "tls.the-oldest-of-all-makes-room",
+        "rust/net/hub/handshakes.rs",
+        "one.is_some_and(|(_, arrival)| Some(arrival.origin.peer.ip().to_canonical()) == most)",
+        "one.is_some() && most.is_some()",
+        cargo=(f"{TLS}::hubs::whoever_begins_too_many_takes_the_place_of_his_own",),
+    ),
+    Mutant(
+        "tls.handshakes-that-fail-are-not-counted",
+        "rust/net/hub/handshakes.rs",
+        "if reason.is_some() {",
+        "if false {",
+        cargo=(f"{TLS}::hubs::handshakes_are_counted_by_how_they_end",),
+    ),
 )

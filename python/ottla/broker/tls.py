@@ -32,6 +32,8 @@ logger = logging.getLogger("ottla.broker")
 #: Java opens either type as the other one, and so do its users.
 _TYPES = ("PEM", "PKCS12", "JKS")
 _CONVERT = "keytool -importkeystore -srckeystore {file} -destkeystore {file}.p12 -deststoretype PKCS12"
+#: It decides whom to trust, and how.
+_ENGINE = "engine.factory.class"
 #: How PKCS12 begins.
 _DER = b"\x30"
 #: The settings that the parts of `ottla._core.Tls` come from, where it is not known better.
@@ -89,6 +91,9 @@ def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Loaded | None:
     own = _Settings(config, endpoint)
     files = stamps(own.paths())
     keys, chain = own.keystore()
+    if own.text(_ENGINE) is not None:
+        name = own.name(_ENGINE)
+        raise own.wrong(name, f"{name}: Ottla runs no Java class that makes TLS engines; remove the setting")
     # As in Kafka 2.7: a client with SASL is asked for no certificate.
     asks = "none" if endpoint.protocol == "SASL_SSL" else own.text("client.auth") or "none"
     trusted = own.truststore() if asks != "none" else None

@@ -77,6 +77,30 @@ def serves_tls() -> bool:
     return os.environ.get("OTTLA_TLS") == "1"
 
 
+IDLE_IF_SERVED: Final = frozenset(
+    {
+        "sasl.client.callback.handler.class",  # of brokers as clients of each other
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "ssl.endpoint.identification.algorithm",  # of brokers as clients of each other
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",  # ssl.enabled.protocols says all
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    }
+)
+"""Settings that have no effect where listeners have TLS and SASL either: most of them are of Java, or of Kerberos."""
+
+
 def serves_sasl() -> bool:
     """True if listeners with SASL are served: only for tests, as those with TLS."""
     return os.environ.get("OTTLA_SASL") == "1"

@@ -9,7 +9,7 @@ from ottla.config.effective import EFFECTIVE
 from ottla.config.layers import Layers
 from ottla.config.names import base_setting
 from ottla.config.protocol import OLDEST
-from ottla.config.security import IGNORED, REFUSED, base_name, inert_because, is_served, refusal
+from ottla.config.security import IDLE_IF_SERVED, IGNORED, REFUSED, base_name, inert_because, is_served, refusal
 from ottla.config.table import BROKER_SETTINGS
 
 #: Settings for several brokers, and what they do to one that is alone.
@@ -77,7 +77,7 @@ def _ineffective(names: Iterable[str]) -> Iterator[str]:
     idle = [
         name
         for name, base in known.items()
-        if base not in has_effect and not inert_because(name) and not is_served(name)
+        if base not in has_effect and not inert_because(name) and (not is_served(name) or base in IDLE_IF_SERVED)
     ]
     if idle:
         yield f"without effect in this version of Ottla: {', '.join(sorted(idle))}"

@@ -377,6 +377,18 @@ BUILD: Final = _ours("build_info", GAUGE, ("version",), "Always 1; the version o
 READY: Final = _ours("ready", GAUGE, (), "1 if /readyz says so.")
 CONNECTIONS: Final = _ours("connections", GAUGE, ("listener",), "Connections that are open.")
 ACCEPTED: Final = _ours("connections_accepted_total", COUNTER, (), "Connections that were accepted.")
+AUTHENTICATED: Final = _ours(
+    "successful_authentication_total",
+    COUNTER,
+    ("listener",),
+    "Connections whose TLS handshake has succeeded; Kafka's successful-authentication-total.",
+)
+NOT_AUTHENTICATED: Final = _ours(
+    "failed_authentication_total",
+    COUNTER,
+    ("listener",),
+    "Connections whose TLS handshake has failed; Kafka's failed-authentication-total.",
+)
 THROTTLED: Final = _ours(
     "replication_throttled_bytes_total",
     COUNTER,
@@ -456,6 +468,8 @@ FAMILIES: Final = (
     READY,
     CONNECTIONS,
     ACCEPTED,
+    AUTHENTICATED,
+    NOT_AUTHENTICATED,
     BUSY,
     FREE,
     DISK,

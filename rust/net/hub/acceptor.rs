@@ -231,9 +231,24 @@ impl Acceptor {
         listeners.find(|one| Arc::ptr_eq(&one.name, &origin.listener))
     }
 
-    /// The listener that a connection came to is still open.
-    pub fn is_open(&mut self, origin: &Origin) -> bool {
-        self.listener(origin).is_some()
+    /// Counts a TLS handshake. False if the listener that the connection came to is not open any more.
+    pub fn shook_hands(&mut self, origin: &Origin, has_succeeded: bool) -> bool {
+        let Some(listener) = self.listener(origin) else {
+            return false;
+        };
+        match has_succeeded {
+            true => listener.handshakes.succeeded += 1,
+            false => listener.handshakes.failed += 1,
+        }
+        true
+    }
+
+    /// The TLS handshakes that are over, by the listener; of those without TLS there are none.
+    pub fn handshakes(&self) -> Vec<(String, Handshaken)> {
+        let listeners = self.listeners.iter();
+        listeners
+            .map(|one| (one.name.to_string(), one.handshakes))
+            .collect()
     }
 
     /// How many connections come from the address.

@@ -2,9 +2,9 @@
 //!
 //! A connection with TLS that was accepted and let in comes here first, and goes on to the hub that serves it when its
 //! handshake is done. So hubs never see one that is not, and a flood of handshakes takes this thread's time only. A
-//! handshake has `HANDSHAKE_MS`, and there are at most `HANDSHAKES_MAX`: one that comes then ends the oldest.
+//! handshake has `HANDSHAKE_MS`, and there are at most `HANDSHAKES_MAX`: one that comes then ends the oldest of the
+//! address that has the most.
 
-use std::collections::hash_map::Entry::Occupied;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use super::*;
 use crate::io::panics::catching;
 use crate::net::limits::{HANDSHAKE_MS, HANDSHAKES_MAX};
-use crate::net::listeners::Subject;
-use crate::net::tls::{Progress, ServerConfig, Tls};
+use crate::net::listeners::{PerIp, Subject};
+use crate::net::tls::{Failed, Progress, ServerConfig, Tls};
 
 /// A connection, and the number of the hub that it goes to.
 type Coming = (usize, Arrival);
@@ -95,6 +95,7 @@ struct Room<T> {
     acceptor: Arc<Mutex<Acceptor>>,
     epoll: OwnedFd,
     under_way: HashMap<u64, Coming>,
+    per_ip: PerIp,
     /// Those that have begun and when they are late, in the order of their coming; some are over.
     order: VecDeque<(u64, Instant)>,
     next: u64,
@@ -115,6 +116,7 @@ impl<T> Room<T> {
             acceptor,
             epoll,
             under_way: HashMap::new(),
+            per_ip: PerIp::default(),
             order: VecDeque::new(),
             next: 0,
         })
@@ -171,6 +173,7 @@ impl<T> Room<T> {
                 self.end((hub, arrival), Some(error.to_string()));
                 continue;
             }
+            self.per_ip.add(arrival.origin.peer.ip());
             self.under_way.insert(id, (hub, arrival));
             let late_at = Instant::now() + Duration::from_millis(HANDSHAKE_MS);
             self.order.push_back((id, late_at));
@@ -180,12 +183,26 @@ impl<T> Room<T> {
         }
     }
 
+    fn take_out(&mut self, id: u64) -> Option<Coming> {
+        let one = self.under_way.remove(&id)?;
+        self.per_ip.leave(one.1.origin.peer.ip());
+        Some(one)
+    }
+
+    /// Ends one of the address that has the most: whoever begins many handshakes takes the place of his own.
     fn end_oldest(&mut self, reason: &str) {
-        while let Some((id, _)) = self.order.pop_front() {
-            if let Some(oldest) = self.under_way.remove(&id) {
-                let reason = format!("{reason}, and the TLS handshake of this one was the oldest");
-                return self.end(oldest, Some(reason));
-            }
+        let most = self.per_ip.most();
+        let mut order = self.order.iter().map(|(id, _)| *id);
+        let oldest = order.find(|id| {
+            let one = self.under_way.get(id);
+            one.is_some_and(|(_, arrival)| Some(arrival.origin.peer.ip().to_canonical()) == most)
+        });
+        if let Some(oldest) = oldest.and_then(|id| self.take_out(id)) {
+            let address = oldest.1.origin.peer.ip();
+            let reason = format!(
+                "{reason}, most of them are from {address}, and the TLS handshake of this one was the oldest"
+            );
+            self.end(oldest, Some(reason));
         }
     }
 
@@ -195,7 +212,7 @@ impl<T> Room<T> {
             && (late_at <= now || !self.under_way.contains_key(&id))
         {
             self.order.pop_front();
-            if let Some(late) = self.under_way.remove(&id) {
+            if let Some(late) = self.take_out(id) {
                 let reason = format!("the TLS handshake took longer than {HANDSHAKE_MS} ms");
                 self.end(late, Some(reason));
             }
@@ -204,10 +221,10 @@ impl<T> Room<T> {
 
     /// Takes a handshake as far as it goes.
     fn go_on(&mut self, id: u64) {
-        let Occupied(mut entry) = self.under_way.entry(id) else {
+        let Some((_, arrival)) = self.under_way.get_mut(&id) else {
             return;
         };
-        let Transport::Tls(session) = &mut entry.get_mut().1.transport else {
+        let Transport::Tls(session) = &mut arrival.transport else {
             return;
         };
         let awaited = match session.handshake() {
@@ -215,19 +232,22 @@ impl<T> Room<T> {
             Ok(Progress::Writes) => EventFlags::OUT,
             Ok(Progress::Done) => {
                 let (peer, _) = (session.peer(), epoll::delete(&self.epoll, &**session));
-                let (hub, arrival) = entry.remove();
-                return match peer {
-                    Ok(peer) => self.hand_on(hub, arrival, peer),
-                    Err(failed) => self.end((hub, arrival), failed.reason()),
-                };
+                return self.is_over(id, peer);
             }
-            Err(failed) => {
-                let one = entry.remove();
-                return self.end(one, failed.reason());
-            }
+            Err(failed) => return self.is_over(id, Err(failed)),
         };
         // Fails only for a descriptor that is not registered, and this one is.
         let _ = epoll::modify(&self.epoll, &**session, EventData::new_u64(id), awaited);
+    }
+
+    fn is_over(&mut self, id: u64, peer: Result<Option<Box<[u8]>>, Failed>) {
+        let Some((hub, arrival)) = self.take_out(id) else {
+            return;
+        };
+        match peer {
+            Ok(peer) => self.hand_on(hub, arrival, peer),
+            Err(failed) => self.end((hub, arrival), failed.reason()),
+        }
     }
 
     fn hand_on(&self, hub: usize, mut arrival: Arrival, peer: Option<Box<[u8]>>) {
@@ -235,7 +255,7 @@ impl<T> Room<T> {
             name,
             is_known: AtomicBool::new(false),
         });
-        let is_open = self.acceptor.lock().is_open(&arrival.origin);
+        let is_open = self.acceptor.lock().shook_hands(&arrival.origin, true);
         match is_open {
             true => self.joint.send(hub, arrival),
             false => self.end((hub, arrival), None),
@@ -245,6 +265,7 @@ impl<T> Room<T> {
     fn end_all(&mut self, reason: Option<&str>) {
         let coming = mem::take(&mut *self.door.coming.lock());
         let under_way = mem::take(&mut self.under_way).into_values();
+        self.per_ip = PerIp::default();
         self.order.clear();
         for one in under_way.chain(coming).collect::<Vec<_>>() {
             self.end(one, reason.map(str::to_owned));
@@ -254,7 +275,13 @@ impl<T> Room<T> {
     /// Closes a connection that did not come in.
     fn end(&self, (hub, arrival): Coming, reason: Option<String>) {
         let Arrival { origin, .. } = arrival;
-        self.acceptor.lock().left(&origin);
+        {
+            let mut acceptor = self.acceptor.lock();
+            if reason.is_some() {
+                acceptor.shook_hands(&origin, false);
+            }
+            acceptor.left(&origin);
+        }
         self.joint.left(hub);
         self.joint.hand(Event::Disconnected(Disconnected {
             connection: 0,

@@ -70,7 +70,7 @@ use super::limits::{
     SHARED_READ_BYTES, SMALL_FRAME_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, TURN_ROUNDS_MAX,
     VISIT_FRAMES_MAX,
 };
-use super::listeners::{Accepted, Listener, Origin, PerIp, Security};
+use super::listeners::{Accepted, Handshaken, Listener, Origin, PerIp, Security};
 use super::meter::Meter;
 use super::rate::{Rate, Window};
 use super::reply::Sent;
@@ -312,6 +312,11 @@ impl<T> Hub<T> {
     /// Connections that are open, by the listener that they came to.
     pub fn listener_connections(&self) -> Vec<(String, usize)> {
         self.acceptor.lock().connections()
+    }
+
+    /// The TLS handshakes that are over, by the listener.
+    pub fn handshakes(&self) -> Vec<(String, Handshaken)> {
+        self.acceptor.lock().handshakes()
     }
 
     /// Listens on `host` and `port` (0: any free one), and returns the port.

@@ -411,6 +411,13 @@ impl Hub {
     }
 
     /// Connections that are open, by listener.
+    fn handshakes(&self) -> Vec<(String, u64, u64)> {
+        let counts = self.hubs.loops().lock().handshakes().into_iter();
+        counts
+            .map(|(name, counts)| (name, counts.succeeded, counts.failed))
+            .collect()
+    }
+
     fn listener_connections(&self) -> Vec<(String, usize)> {
         self.hubs.loops().lock().listener_connections()
     }

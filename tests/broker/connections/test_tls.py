@@ -19,12 +19,13 @@ from cryptography.hazmat.primitives import hashes
 from ottla.broker import certificates
 from ottla.client import Security
 from ottla.client.errors import TlsFailed
+from tests.metrics.scraped import is_there, scrape
 from tests.peers.apache import tool
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
 from tests.support.client import Client, batch
-from tests.support.tls import API_VERSIONS, TLS, is_served, listeners, refused, store
+from tests.support.tls import API_VERSIONS, TLS, is_served, listeners, refused, shown, store
 from tests.support.waiting import PATIENCE_S, eventually
 
 
@@ -241,6 +242,29 @@ def test_java(secured: Secured, version: str, protocol: str) -> None:
     assert tool(version, "console-consumer", *server, *read).splitlines() == values
 
 
+@pytest.mark.skipif(not is_there, reason="prometheus_client is absent")
+def test_handshakes_are_counted(brokers: Brokers, tmp_path: Path, own: Path) -> None:
+    plain, port, metrics = free_port(), free_port(), free_port()
+    settings = {
+        "listeners": listeners(plaintext=plain, ssl=port),
+        "metrics.listener": f"127.0.0.1:{metrics}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": own,
+    }
+    broker = brokers(port=plain, settings=settings, environment=TLS)
+    shown(port)
+    assert not is_served(port, ssl.create_default_context())
+
+    def counted() -> tuple[float | None, float | None]:
+        found = scrape(metrics)
+        names = (f"ottla_{what}_authentication_total" for what in ("successful", "failed"))
+        one, other = (found(name, listener="SSL") for name in names)
+        assert found("ottla_failed_authentication_total", listener="PLAINTEXT") == 0
+        return one, other
+
+    eventually("they are counted", lambda: counted() == (1, 1), facts=lambda: (counted(), broker.log.read_text()))
+
+
 # --- settings ---
 
 
@@ -303,6 +327,22 @@ def test_clients_certificates_need_somebody_who_signs_them(brokers: Brokers, tmp
     trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.location": empty}
     said = started(brokers, tmp_path, ssl_keystore_location=own, ssl_client_auth="requested", **trusted)
     assert f"ssl.truststore.location={empty}: has no certificates" in said
+
+
+def test_settings_for_parts_of_java(brokers: Brokers, tmp_path: Path, own: Path) -> None:
+    """A class that decides whom to trust is refused; what only names Java's own parts is a warning."""
+    said = started(brokers, tmp_path, ssl_keystore_location=own, ssl_engine_factory_class="org.example.Engines")
+    assert "ssl.engine.factory.class: Ottla runs no Java class that makes TLS engines; remove the setting" in said
+    plain, name = free_port(), "listener.name.ssl.ssl.trustmanager.algorithm"
+    settings = {
+        "listeners": listeners(plaintext=plain, ssl=free_port()),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": own,
+        "ssl.provider": "SunJSSE",
+        name: "PKIX",
+    }
+    broker = brokers(port=plain, settings=settings, environment=TLS)
+    assert f"without effect in this version of Ottla: {name}, ssl.provider\n" in broker.log.read_text()
 
 
 def test_brokers_do_not_speak_tls_to_each_other(brokers: Brokers, tmp_path: Path, own: Path) -> None:

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
 from tests.support.client import Client, connect
-from tests.support.settings import alter
+from tests.support.settings import BROKER, alter
 from tests.support.tls import API_VERSIONS, TLS, context, is_served, listeners, shown, store
 from tests.support.waiting import PATIENCE_S, eventually
 
 INVALID_REQUEST = 42
+DYNAMIC_BROKER, STATIC = 2, 4
 HOSTS = ["localhost", "127.0.0.1"]
 KEYS = "listener.name.ssl.ssl.keystore.location"
 TRUSTED = "listener.name.ssl.ssl.truststore.location"
@@ -159,6 +161,22 @@ def test_stores_that_are_refused(renewed: Renewed) -> None:
     assert shown(renewed.port) == renewed.old.certificate_pem
     with Client.connect("127.0.0.1", renewed.broker.port, "test") as client:
         assert alter(client, "ssl.keystore.location", "x", broker=str(renewed.broker.id))[0] == INVALID_REQUEST
+
+
+def test_what_is_told_of_the_settings(renewed: Renewed) -> None:
+    new = store(renewed.folder / "new.pem", renewed.new())
+    assert renewed.alter(KEYS, new) == (0, "")
+    asked = DescribeConfigsResource(resource_type=BROKER, resource_name=str(renewed.broker.id), configuration_keys=None)
+
+    def told() -> dict[str, tuple[str | None, int]]:
+        with connect(renewed.broker) as client:
+            (row,) = client.call(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[asked])).results
+        return {config.name: (config.value, config.config_source) for config in row.configs}
+
+    eventually("the new one", lambda: told()[KEYS] == (str(new), DYNAMIC_BROKER))
+    assert told()["ssl.client.auth"] == ("requested", STATIC)
+    assert renewed.alter(KEYS, None) == (0, "")
+    eventually("the old one", lambda: told()[KEYS] == (str(renewed.folder / "broker.pem"), STATIC))
 
 
 def test_case_and_blanks_of_a_name_do_not_matter(renewed: Renewed) -> None:

@@ -90,6 +90,9 @@ class BrokerMetrics:
         yield f.MEMORY_AVAILABLE, _one(max(0, broker.config.queued_bytes_max - used))
         yield f.CONNECTIONS, (({"listener": name}, count) for name, count in hub.listener_connections())
         yield f.ACCEPTED, _one(hub.accepted_total)
+        handshakes = hub.handshakes()
+        yield f.AUTHENTICATED, [({"listener": name}, succeeded) for name, succeeded, _ in handshakes]
+        yield f.NOT_AUTHENTICATED, [({"listener": name}, failed) for name, _, failed in handshakes]
 
     def _fetching(self, broker: WatchedRooms) -> Iterator[Told]:
         changes = broker.isr_changes

@@ -1,7 +1,10 @@
 //! The hub with TLS on its listener.
 
+use std::net::SocketAddr;
+
 use super::*;
 use crate::net::limits::HANDSHAKES_MAX;
+use crate::net::listeners::Handshaken;
 
 type Stream = rustls::StreamOwned<ClientConnection, TcpStream>;
 
@@ -167,6 +170,65 @@ fn of_too_many_the_oldest_is_closed() {
     let ended = rig.ended.remove(0);
     assert_eq!(ended.origin.peer, first);
     assert!(ended.reason.unwrap().starts_with("too many TLS handshakes"));
+}
+
+/// A client that says nothing, from another address of this machine.
+fn connect_from(address: [u8; 4], rig: &Rig) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from((address, 0))).unwrap();
+    connect(&socket, &SocketAddr::from(([127, 0, 0, 1], rig.port))).unwrap();
+    socket.into()
+}
+
+#[test]
+fn whoever_begins_too_many_takes_the_place_of_his_own() {
+    let mut rig = secured(ClientAuth::None);
+    // The oldest of all, and the only one of its address.
+    let mut other = connect_from([127, 0, 0, 2], &rig);
+    rig.turn(0, &mut |_, _| {});
+    let silent: Vec<TcpStream> = (0..HANDSHAKES_MAX)
+        .map(|_| {
+            rig.turn(0, &mut |_, _| {});
+            rig.connect()
+        })
+        .collect();
+    let first = silent[0].local_addr().unwrap();
+    rig.serve(&mut last_byte, &mut |rig| !rig.ended.is_empty());
+    let ended = rig.ended.remove(0);
+    assert_eq!(ended.origin.peer, first);
+    let reason = ended.reason.unwrap();
+    assert!(
+        reason.contains("most of them are from 127.0.0.1"),
+        "{reason}"
+    );
+    // It may still say that it does not speak TLS.
+    other.write_all(b"GET").unwrap();
+    let reason = end_of(&mut rig).unwrap();
+    assert!(reason.contains("does not speak TLS"), "{reason}");
+}
+
+#[test]
+fn handshakes_are_counted_by_how_they_end() {
+    let mut rig = secured(ClientAuth::Required);
+    rig.hub.listen("127.0.0.1", 0, "PLAIN").unwrap();
+    let client = talk(stream(&rig, Some(CLIENT)), request(METADATA, 1, b"x"), 9);
+    rig.serve(&mut last_byte, &mut |_| client.is_finished());
+    client.join().unwrap().unwrap();
+    assert_eq!(end_of(&mut rig), None);
+    let client = talk(stream(&rig, None), request(METADATA, 1, b"x"), 9);
+    assert!(end_of(&mut rig).is_some());
+    assert!(client.join().unwrap().is_err());
+    // Whoever says nothing has not failed: load balancers look whether a port is open.
+    drop(rig.connect());
+    assert_eq!(end_of(&mut rig), None);
+    let expected = Handshaken {
+        succeeded: 1,
+        failed: 1,
+    };
+    let found = rig.hub.handshakes();
+    assert_eq!(found[0], ("PLAINTEXT".to_owned(), expected));
+    assert_eq!(found[1], ("PLAIN".to_owned(), Handshaken::default()));
 }
 
 #[test]
