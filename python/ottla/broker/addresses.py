@@ -9,20 +9,39 @@ warning at the start says so.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from typing import TYPE_CHECKING
 
 from ottla.broker import tls
-from ottla.broker.authentication import listeners
+from ottla.broker.authentication import between, listeners
 from ottla.broker.authentication.authentication import Authentication
 from ottla.broker.secured import Secured
 from ottla.config import BrokerConfig, ConfigError, Endpoint
 from ottla.net import Server
+from ottla.replication.data_directory import META
 
 if TYPE_CHECKING:
     from ottla.broker.session import Session
 
 logger = logging.getLogger("ottla.broker")
+
+
+def check(config: BrokerConfig) -> None:
+    """Raises ConfigError for the first listener that cannot be secured as its settings say, and if brokers would not
+    let this one in.
+    """
+    tls.check(config)
+    listeners.check(config)
+    between.security(config)
+
+
+def check_new(config: BrokerConfig) -> None:
+    """The same for a broker that has never run: before anything is opened. One that has may have other settings in its
+    tree, which hold instead.
+    """
+    if not any(os.path.exists(os.path.join(folder, META)) for folder in config.data_directories):
+        check(config)
 
 
 class Addresses:

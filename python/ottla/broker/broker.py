@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla._core import Disconnected
-from ottla.broker import connection_limits, identity, leaving, loggers, parts, reconfiguration, tls, untold
+from ottla.broker import addresses, connection_limits, identity, leaving, loggers, parts, reconfiguration, untold
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
-from ottla.broker.authentication import between, listeners
 from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.fetch.session import FetchSessions
 from ottla.broker.groups import groups
@@ -173,9 +172,8 @@ class Broker:
         whose tree is lost (see `ottla.broker.tree`). `shared` is the tree of brokers in one process.
         """
         place = place_of(config, shared)
-        tls.check(config)
-        listeners.check(config)
-        between.security(config)
+        if place is None:
+            addresses.check_new(config)
         at("opening the log directories and the coordination tree")
         async with (
             LogManager.open(config, is_alone=place is None) as logs,
@@ -191,6 +189,7 @@ class Broker:
                 await tell_unknown(tree, logs.directories)
             settings = Settings(tree, config, broker_id)
             await settings.load()
+            addresses.check(settings.config)
             at("opening logs, recovering them if need be")
             await logs.load(settings)
             belonging = Belonging(broker_id, tree, logs)

@@ -42,7 +42,7 @@ _TOKEN: Final = re.compile(
 )
 _REPLACED: Final = re.compile(r"\\(?P<literal>.)|\$(?P<number>\d+)|\$\{(?P<name>\w+)\}|(?P<wrong>[$\\])", re.DOTALL)
 #: Subjects whose principal is kept.
-KEPT_MAX: Final = 4096
+KEPT_MAX: Final = 1024
 
 Mapper = Callable[[str], str | None]
 

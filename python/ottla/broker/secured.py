@@ -113,7 +113,7 @@ class Secured:
         while True:
             await trio.sleep(LOOK_S)
             paths = {path for _, loaded in self._open.values() for path in loaded.files}
-            found = await trio.to_thread.run_sync(tls.stamps, paths)
+            found = await trio.to_thread.run_sync(tls.stamps, paths, abandon_on_cancel=True)
             if any(self._seen.get(path) != stamp for path, stamp in found.items()):
                 self._seen |= found
                 await self.load(config)
@@ -122,7 +122,8 @@ class Secured:
         """Reads what a listener would be served with. Raises ConfigError, also if it is a certificate of somebody else
         than that which an open listener has.
         """
-        loaded = await trio.to_thread.run_sync(tls.of_listener, config, endpoint)
+        # Files may be on a disk that is out of reach, which is not to hold up the end of a broker.
+        loaded = await trio.to_thread.run_sync(tls.of_listener, config, endpoint, abandon_on_cancel=True)
         if loaded is not None and endpoint.name in self._open:
             _check_name(endpoint, loaded, self._open[endpoint.name][1])
         return loaded

@@ -17,7 +17,7 @@ import logging
 import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from ottla._core import Tls
 from ottla.broker import certificates, principals

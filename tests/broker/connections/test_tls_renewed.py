@@ -140,6 +140,36 @@ def test_another_file_by_a_setting(renewed: Renewed) -> None:
     assert shown(renewed.port) == again.certificate_pem
 
 
+def test_a_store_with_a_password_holds_after_a_restart(brokers: Brokers, tmp_path: Path) -> None:
+    """Also where the file of the broker's own settings is gone; where the new one is, the broker says so."""
+    old, new = certified("broker", None, HOSTS), certified("broker", None, HOSTS)
+    plain, port = free_port(), free_port()
+    settings = {
+        "listeners": listeners(plaintext=plain, ssl=port),
+        "password.encoder.secret": "encoder secret",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": store(tmp_path / "old.pem", old),
+    }
+    broker = brokers(port=plain, settings=settings, environment=TLS)
+    file = new.pkcs12(tmp_path / "new.p12", "store secret")
+    prefix = "listener.name.ssl.ssl.keystore"
+    given = {f"{prefix}.type": "PKCS12", f"{prefix}.location": str(file), f"{prefix}.password": "store secret"}
+    with connect(broker) as client:
+        client.alter_broker(str(broker.id), given)
+    eventually("it shows it", lambda: shown(port) == new.certificate_pem, facts=broker.log.read_text)
+    broker.stop()
+    (tmp_path / "old.pem").unlink()
+    broker = brokers.restart(broker, settings=settings, environment=TLS)
+    assert shown(port) == new.certificate_pem
+    broker.stop()
+    file.unlink()
+    broker = brokers.restart(broker, settings=settings, environment=TLS, wait=False)
+    assert broker.process.wait(PATIENCE_S) == 1
+    said = broker.log.read_text()
+    assert f"cannot start the broker: listener SSL://127.0.0.1:{port}: {KEYS}={file} cannot be read" in said
+    assert "Traceback" not in said
+
+
 def test_stores_that_are_refused(renewed: Renewed) -> None:
     """Nothing is stored, and the old certificate goes on."""
     missing = renewed.folder / "missing.pem"
