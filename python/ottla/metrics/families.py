@@ -381,13 +381,13 @@ AUTHENTICATED: Final = _ours(
     "successful_authentication_total",
     COUNTER,
     ("listener",),
-    "Connections whose TLS handshake has succeeded; Kafka's successful-authentication-total.",
+    "Clients that said who they are, by a TLS handshake or SASL; Kafka's successful-authentication-total.",
 )
 NOT_AUTHENTICATED: Final = _ours(
     "failed_authentication_total",
     COUNTER,
     ("listener",),
-    "Connections whose TLS handshake has failed; Kafka's failed-authentication-total.",
+    "Clients that could not: the handshake failed, or SASL did; Kafka's failed-authentication-total.",
 )
 THROTTLED: Final = _ours(
     "replication_throttled_bytes_total",

@@ -80,6 +80,7 @@ def settings(ports: dict[str, int], folder: Path, own: Certified) -> dict[str, o
         "listener.security.protocol.map": ",".join(f"{name.upper()}:{value}" for name, value in names.items()),
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "connection.failed.authentication.delay.ms": DELAY_MS,
+        "metrics.listener": f"127.0.0.1:{ports['metrics']}",
         "listener.name.short.connections.max.reauth.ms": SESSION_MS,
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": store,
@@ -102,7 +103,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     authority = certified("authority", hosts=[])
     trusted = folder / "trusted.pem"
     trusted.write_text(authority.certificate_pem)
-    ports = {name: free_port() for name in ("plaintext", *PROTOCOLS)}
+    ports = {name: free_port() for name in ("plaintext", "metrics", *PROTOCOLS)}
     own = certified("broker", authority, ["127.0.0.1", "localhost"])
     with Brokers(folder) as brokers:
         broker = brokers(port=ports["plaintext"], settings=settings(ports, folder, own), environment=SECURED)

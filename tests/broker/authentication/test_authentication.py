@@ -78,6 +78,7 @@ async def test_the_gate_opens_before_the_answer(nursery: trio.Nursery) -> None:
     assert world.handshake() == [("answer", 0)]
     assert world.authenticate(RIGHT) == [("speak", None), ("answer", 0)]
     assert world.users == {1: "alice"}
+    assert world.authentication.counts == {"SASL": (1, 0)}
     world.authentication.disconnected(1)
     assert world.users == {}
     assert world.handshake(0) == [("tokens",), ("answer", 0)]
@@ -104,6 +105,7 @@ async def test_who_is_refused_is_told_when_the_delay_is_over(
         assert found == said
         assert world.authenticate(RIGHT) == [("end", "SaslAuthenticate without a SaslHandshake")]
         world.authentication.disconnected(1)
+    assert world.authentication.counts == {"SASL": (0, 3)}
 
 
 async def test_who_may_begin_anew(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:

@@ -20,6 +20,7 @@ from ottla.wire.k49_alter_client_quotas import (
 )
 from tests.broker.authentication.conftest import SESSION_MS, Guarded, make_user
 from tests.broker.authentication.talking import Talk, plain
+from tests.metrics.scraped import is_there, scrape
 from tests.peers.secured import PASSWORD, USER
 from tests.support.client import Client, batch
 from tests.support.waiting import eventually
@@ -143,3 +144,20 @@ def test_who_says_nothing_is_not_served(guarded: Guarded) -> None:
         client.call(METADATA, MetadataRequest(topics=[]), 8)
     with pytest.raises(SaslAuthenticationFailed, match="PLAIN as 'alice'"):
         guarded.connect("sasl", "PLAIN", "wrong")
+
+
+@pytest.mark.skipif(not is_there, reason="prometheus_client is absent")
+def test_clients_are_counted(guarded: Guarded) -> None:
+    def counted() -> list[float]:
+        found = scrape(guarded.ports["metrics"])
+        names = (f"ottla_{what}_authentication_total" for what in ("successful", "failed"))
+        return [found(name, listener="BOTH") or 0.0 for name in names]
+
+    before = counted()
+    guarded.connect("both", "PLAIN").close()
+    assert not guarded.lets_in("both", "PLAIN", "wrong")
+    # Not TLS, so that it does not come as far as SASL.
+    with Talk(guarded.ports["both"]) as talk:
+        assert talk.metadata() == "closed"
+    expected = [before[0] + 1, before[1] + 2]
+    eventually("they are counted", lambda: counted() == expected, facts=counted)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import trio
 
@@ -64,6 +64,13 @@ class _Known:
     asked_anew_at: float = float("-inf")
 
 
+class Counts(NamedTuple):
+    """Clients of a listener that said who they are, and those that were refused, since the start."""
+
+    succeeded: int = 0
+    failed: int = 0
+
+
 @dataclass(slots=True)
 class _Conversation:
     sasl: Sasl
@@ -79,6 +86,8 @@ class Authentication:
 
     def __init__(self, hub: Hub, credentials: Credentials, users: dict[int, str]) -> None:
         self.credentials: Final = credentials
+        #: By listener. To prove anew who it is counts as well.
+        self.counts: dict[str, Counts] = {}
         self._hub = hub
         self._users = users
         self._listeners: dict[str, Sasl] = {}
@@ -88,6 +97,7 @@ class Authentication:
     def serve(self, listener: str, sasl: Sasl) -> None:
         """From now on clients of a listener, whose socket is open, have to say who they are."""
         self._listeners[listener] = sasl
+        self.counts.setdefault(listener, Counts())
         self._hub.greet(listener, GREETING_MS)
 
     def disconnected(self, connection: int) -> None:
@@ -152,6 +162,7 @@ class Authentication:
         lifetime_ms = 0
         if user is not None:
             lifetime_ms = self._let_speak(connection, conversation, user)
+            self._count(call.session.listener, succeeded=1)
         if call.version == TOKEN:
             call.request.reply(answer)
         else:
@@ -187,6 +198,10 @@ class Authentication:
             told = f"Cannot change principals during re-authentication from User.{before.user}: User.{user}"
             raise Refused(told, told)
 
+    def _count(self, listener: str, *, succeeded: int = 0, failed: int = 0) -> None:
+        before = self.counts[listener]
+        self.counts[listener] = Counts(before.succeeded + succeeded, before.failed + failed)
+
     def _out_of_place(self, call: SaslAuthenticate) -> None:
         """A token without a handshake."""
         if call.session.listener not in self._listeners:
@@ -216,6 +231,7 @@ class Authentication:
     ) -> None:
         """Answers when the delay is over, and closes the connection. A token gets no answer: it has no error code."""
         self._conversations.pop(call.request.connection_id, None)
+        self._count(call.session.listener, failed=1)
 
         async def later() -> None:
             await trio.sleep(sasl.failure_delay_ms / 1000)

@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla import errors, wire
+from ottla.broker.authentication.authentication import Counts
 from ottla.kafka import PartitionKey
 from ottla.metrics import families as f
 from ottla.metrics.exposition import Labels, labelled
@@ -90,9 +91,9 @@ class BrokerMetrics:
         yield f.MEMORY_AVAILABLE, _one(max(0, broker.config.queued_bytes_max - used))
         yield f.CONNECTIONS, (({"listener": name}, count) for name, count in hub.listener_connections())
         yield f.ACCEPTED, _one(hub.accepted_total)
-        handshakes = hub.handshakes()
-        yield f.AUTHENTICATED, [({"listener": name}, succeeded) for name, succeeded, _ in handshakes]
-        yield f.NOT_AUTHENTICATED, [({"listener": name}, failed) for name, _, failed in handshakes]
+        counts = _authentications(broker)
+        yield f.AUTHENTICATED, [({"listener": name}, each.succeeded) for name, each in counts.items()]
+        yield f.NOT_AUTHENTICATED, [({"listener": name}, each.failed) for name, each in counts.items()]
 
     def _fetching(self, broker: WatchedRooms) -> Iterator[Told]:
         changes = broker.isr_changes
@@ -106,6 +107,14 @@ class BrokerMetrics:
         throttles = broker.throttles
         sides = (("leader", throttles.leader), ("follower", throttles.follower))
         yield f.THROTTLED, [({"side": side}, quota.bytes) for side, quota in sides]
+
+
+def _authentications(broker: WatchedRooms) -> dict[str, Counts]:
+    """Those of each listener. Where TLS is followed by SASL, a client is known when both have succeeded."""
+    found = {name: Counts(succeeded, failed) for name, succeeded, failed in broker.server.hub.handshakes()}
+    for name, sasl in broker.authentication.counts.items():
+        found[name] = Counts(sasl.succeeded, sasl.failed + found.get(name, Counts()).failed)
+    return found
 
 
 #: As Kafka calls all of them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ottla.broker.authentication.authentication import Authentication
     from ottla.broker.fetch.session import FetchSessions
     from ottla.broker.metadata_cache import MetadataCache
     from ottla.broker.settings import Settings
@@ -28,6 +29,7 @@ class WatchedRooms(Protocol):
     """A broker that serves, as those see it who watch it."""
 
     id: int
+    authentication: Authentication
     cleaner: Cleaner
     controller: Controller
     deadlines: Deadlines
