@@ -15,6 +15,7 @@ use super::session::Session;
 use super::slots::{Slots, Value};
 use super::times::Times;
 use super::transport::Transport;
+use crate::wire::keys::PRODUCE;
 use crate::wire::piece::{FileSlice, Piece};
 
 /// What epoll is asked for while a connection is read. The end of a connection (RDHUP) is asked for always: a client that leaves while its
@@ -191,7 +192,7 @@ impl Connection {
         };
         match self.input.peek(&none, self.session.frame_bytes_max(limits)) {
             Next::Nothing => false,
-            Next::Frame { api_key, .. } => self.slots.may_start(self.session.is_produce(api_key)),
+            Next::Frame { api_key, .. } => self.slots.may_start(api_key == PRODUCE),
             Next::Bad(_) => true,
         }
     }

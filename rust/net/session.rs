@@ -15,7 +15,7 @@
 //! answered any more.
 
 use super::limits::Limits;
-use crate::wire::keys::{API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE};
+use crate::wire::keys::{API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE};
 
 /// Requests that a connection may send before it may speak.
 const GREETING: [i16; 3] = [SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE];
@@ -62,11 +62,6 @@ impl Session {
 
     pub fn sends_tokens(self) -> bool {
         self.sends_tokens
-    }
-
-    /// True if this is the key of a Produce, where frames have keys.
-    pub fn is_produce(self, api_key: i16) -> bool {
-        api_key == PRODUCE && !self.sends_tokens
     }
 
     /// The reason why a request of this key may not start now.

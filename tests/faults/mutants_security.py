@@ -138,13 +138,6 @@ MUTANTS = (
         cargo=(f"{GATE}::who_was_known_says_it_anew_after_its_time",),
     ),
     Mutant(
-        "sasl.tokens-are-looked-at-for-keys",
-        "rust/net/session.rs",
-        "api_key == PRODUCE && !self.sends_tokens",
-        "api_key == PRODUCE",
-        cargo=(f"{GATE}::tokens_have_no_headers_and_neither_have_their_answers",),
-    ),
-    Mutant(
         "sasl.a-handshake-of-version-1-is-followed-by-bare-tokens",
         AUTHENTICATION,
         "            if call.version == 0:\n",

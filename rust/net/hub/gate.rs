@@ -101,8 +101,7 @@ impl<T> Hub<T> {
                 None
             }
             Next::Frame { api_key, length } => {
-                let is_produce = connection.session.is_produce(api_key);
-                if !connection.slots.may_start(is_produce) {
+                if !connection.slots.may_start(api_key == PRODUCE) {
                     return None;
                 }
                 if let Some(reason) = connection.session.refusal(api_key, self.now_ms) {
