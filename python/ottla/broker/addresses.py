@@ -112,6 +112,20 @@ class Addresses:
                     endpoint.name,
                 )
 
+    def check_authentication(self, config: BrokerConfig) -> None:
+        """Raises ConfigError if a listener that is open would let others in than now: as in Kafka, that takes a
+        restart, or another listener. So it does if a new one cannot be served.
+        """
+        for endpoint in config.listeners:
+            sasl = listeners.of_listener(config, endpoint)
+            is_open = any(one.name == endpoint.name for one in self.listening)
+            if is_open and sasl != self._authentication.served(endpoint.name):
+                raise ConfigError(
+                    f"listener.name.{endpoint.name.lower()}.sasl",
+                    f"listener {endpoint}: the settings of SASL of a listener that is open only change with a restart, "
+                    "or with another listener",
+                )
+
     def for_client(self, session: Session) -> tuple[str, int] | None:
         """The host and port of this broker for the client of a session; None if its listener is not advertised."""
         endpoint = self._advertised.get(session.listener)

@@ -241,6 +241,7 @@ class Admin:
         check_reconfiguration(config, then)
         if is_own:
             await self._check_addresses(then)
+            self._addresses.check_authentication(then)
         names = {alteration.name for alteration in alterations}
         secured = self._addresses.secured
         has_files = is_own and await secured.check(config, then, names)

@@ -100,6 +100,10 @@ class Authentication:
         self.counts.setdefault(listener, Counts())
         self._hub.greet(listener, GREETING_MS)
 
+    def served(self, listener: str) -> Sasl | None:
+        """Returns how clients of a listener say who they are; None if they do not."""
+        return self._listeners.get(listener)
+
     def disconnected(self, connection: int) -> None:
         """Forgets a connection that has ended."""
         self._users.pop(connection, None)
