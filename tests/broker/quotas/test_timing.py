@@ -71,7 +71,11 @@ class Serving:
 
     def call(self) -> AnyCall:
         request = SimpleNamespace(
-            api_version=8, client_id="test", connection_id=1, limit=lambda throttle_ms, _: self.asks(throttle_ms)
+            api_version=8,
+            client_id="test",
+            connection_id=1,
+            peer_subject=None,
+            limit=lambda throttle_ms, _: self.asks(throttle_ms),
         )
         return Call(cast("Any", self), METADATA, cast("Any", request))
 
