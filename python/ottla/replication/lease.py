@@ -23,7 +23,7 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     acknowledges_all: bool
     #: `compression.type` is zstd: consumers that cannot read that are told so.
     is_zstd: bool
-    #: Requests carry no principal, and no rule forbids anything to anybody. Once there are such rules, a partition that
+    #: A lease knows no principals, and no rule forbids anything to anybody. Once there are such rules, a partition that
     #: one of them concerns has False here: each request is then decided upon in Python.
     everyone_may_read: bool = True
     everyone_may_write: bool = True
