@@ -21,6 +21,7 @@ ROOMS = {
         "tests/broker/coordinators/test_groups.py",
         "tests/broker/admin/test_admin.py",
     ],
+    "python/ottla/broker/faults/": ["tests/broker/faults", "tests/embedded/test_faults.py"],
     "python/ottla/broker/fetch/": [
         "tests/broker/produce/test_produce_fetch.py",
         "tests/broker/fetch/test_fetch_sessions.py",

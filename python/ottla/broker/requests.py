@@ -44,7 +44,7 @@ SUPPORTED = {key: wire.api(key) for key in sorted(MODULES)}
 DECODED_BY_HANDLERS = frozenset({PRODUCE.key, FETCH.key, SASL_AUTHENTICATE.key})
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
     """How the requests of one API are handled."""
 
     api: Api[Any, Any]
@@ -59,8 +59,8 @@ class Requests:
         self._serving = serving
         self._turn = turn
         self._rooms = rooms
-        self._ways = {
-            key: _Way(SUPPORTED[key], module.handle, inspect.iscoroutinefunction(module.handle))
+        self._own_ways = self._ways = {
+            key: Way(SUPPORTED[key], module.handle, inspect.iscoroutinefunction(module.handle))
             for key, module in MODULES.items()
         }
         self._is_logged = False
@@ -69,6 +69,15 @@ class Requests:
     def arrange(self) -> None:
         """Notes whether requests are logged."""
         self._is_logged = log.isEnabledFor(logging.DEBUG)
+
+    def intercept(self, wrapped: Callable[[Way], Callable[[AnyCall, Any], None]] | None) -> None:
+        """From now on requests are handled by what `wrapped` makes of their ways; None: as they were."""
+        ways = self._own_ways
+        self._ways = (
+            ways
+            if wrapped is None
+            else {key: way._replace(handle=wrapped(way), is_task=False) for key, way in ways.items()}
+        )
 
     def handle(self, request: Request) -> None:
         """Starts one request. The handler answers it, now or later."""
@@ -90,7 +99,7 @@ class Requests:
         except BaseException as error:
             call.fail(error)
 
-    def _serve(self, way: _Way, call: AnyCall) -> None:
+    def _serve(self, way: Way, call: AnyCall) -> None:
         if call.is_large and call.api.key not in DECODED_BY_HANDLERS:
             call.in_background(self._serve_large, way, call)
         elif way.is_task:
@@ -98,12 +107,12 @@ class Requests:
         else:
             way.handle(call, self._rooms)
 
-    def _serve_measured(self, way: _Way, call: AnyCall, quotas: ClientQuotas) -> None:
+    def _serve_measured(self, way: Way, call: AnyCall, quotas: ClientQuotas) -> None:
         call.measure(quotas)
         with call.resumed():
             self._serve(way, call)
 
-    async def _serve_large(self, way: _Way, call: AnyCall) -> None:
+    async def _serve_large(self, way: Way, call: AnyCall) -> None:
         await call.decode_in_slices()
         done = way.handle(call, self._rooms)
         if done is not None:

@@ -37,6 +37,7 @@ class Leases:
         self._granted: dict[Lease, Partition] = {}
         self._are_on = _are_on()
         self._are_allowed = True
+        self._are_aside = False
         #: Writes what the hub appended in this turn; then `answer` is to be called. The owners of what was written are
         #: the partitions. The hub itself ends turns in which Python has no part, and of which nobody there has to hear.
         self.write = hub.write_leased
@@ -47,7 +48,7 @@ class Leases:
     def grant(self, partition: Partition) -> None:
         """Lets the hub serve a partition until its terms change, if it may be served so at all."""
         terms = partition.terms()
-        if terms is None or not self._are_on or not self._are_allowed:
+        if terms is None or not self._are_on or not self._are_allowed or self._are_aside:
             return
         native = self._hub.lease(
             partition.topic,
@@ -71,8 +72,17 @@ class Leases:
         """Whether there may be any from now on."""
         self._are_allowed = allowed
         if not allowed:
-            for partition in tuple(self._granted.values()):
-                partition.end_lease()
+            self._end_all()
+
+    def step_aside(self, are_aside: bool) -> None:
+        """While somebody wants to see every request there are none, whatever else allows them."""
+        self._are_aside = are_aside
+        if are_aside:
+            self._end_all()
+
+    def _end_all(self) -> None:
+        for partition in tuple(self._granted.values()):
+            partition.end_lease()
 
 
 def _are_on() -> bool:
