@@ -1,5 +1,5 @@
 """Fixtures for pytest: `ottla_broker` is a broker that all tests of a run share, and `ottla_topic` a topic of its own
-for each test.
+for each test. Faults (`ottla_broker.faults`) end with the test that adds them.
 
 Pytest finds them by itself. This package lies beside `ottla`, so that runs that do not use it import nothing of that.
 
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from ottla.embedded import Broker
 
 
+#: The broker that tests share, while there is one.
+_shared: list[Broker] = []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """The faults of a test end with it."""
+    for broker in _shared:
+        broker.faults.clear()
+
+
 @pytest.fixture(scope="session")
 def ottla_settings() -> Mapping[str, object]:
     """The settings of `ottla_broker`, by Kafka's names. A fixture of this name in a conftest.py takes its place."""
@@ -31,7 +42,9 @@ def ottla_broker(ottla_settings: Mapping[str, object]) -> Iterator[Broker]:
     from ottla.embedded import Broker
 
     with Broker(ottla_settings) as broker:
+        _shared.append(broker)
         yield broker
+        _shared.remove(broker)
 
 
 @pytest.fixture

@@ -56,6 +56,15 @@ import sys
 def test_nothing_is_imported():
     assert not [name for name in sys.modules if name == "ottla" or name.startswith("ottla.")]
 """
+FAULTS = """
+def test_one(ottla_broker):
+    assert len(ottla_broker.faults) == 0
+    ottla_broker.faults.add("Produce", error="NOT_LEADER_OR_FOLLOWER")
+
+def test_other(ottla_broker):
+    assert len(ottla_broker.faults) == 0
+    ottla_broker.faults.add("Produce", error="NOT_LEADER_OR_FOLLOWER")
+"""
 
 
 def run(folder: Path, *arguments: str, code: int = 0, **environment: str) -> str:
@@ -95,6 +104,14 @@ def test_they_can_be_named(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["ottla.testing"]\n' + SETTINGS)
     (tmp_path / "test_it.py").write_text(TESTS)
     assert "2 passed" in run(tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+
+
+@pytest.mark.parametrize("conftest", ["", 'pytest_plugins = ["ottla.testing"]\n'])
+def test_faults_end_with_their_test(tmp_path: Path, conftest: str) -> None:
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "test_it.py").write_text(FAULTS)
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if conftest else {}
+    assert "2 passed" in run(tmp_path, **environment)
 
 
 def test_pytest_finds_them() -> None:

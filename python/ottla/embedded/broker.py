@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from ottla.embedded.block import Block
+from ottla.embedded.faults import Faults
+from ottla.embedded.plan import Plan
+from ottla.embedded.recording import Requests
 from ottla.embedded.thread import BrokerFailed, BrokerThread
 
 if TYPE_CHECKING:
@@ -54,6 +57,8 @@ class Broker(Block):
     `data_dir` the data are in a temporary directory, which is removed at the end. `port` 0 is a free one, which the
     broker keeps when it is started anew.
 
+    `faults` has requests fail on purpose, and `requests` shows what clients send.
+
     All methods may be called from any thread. They return when the broker has done what they say.
     """
 
@@ -77,6 +82,9 @@ class Broker(Block):
         # Held while it starts or ends: those come one after the other.
         self._changes = threading.Lock()
         self.name = f"ottla-broker-{next(_numbers)}"
+        self._plan = Plan(self._arrange)
+        self.faults = Faults(self._plan)
+        self.requests = Requests(self._plan)
 
     def __repr__(self) -> str:
         thread = self._thread
@@ -107,6 +115,9 @@ class Broker(Block):
                 raise
             self._thread = thread
             self._port = thread.port
+        if len(self.faults):
+            # One may have been added just before.
+            thread.arrange()
         return self
 
     def stop(self) -> None:
@@ -206,6 +217,12 @@ class Broker(Block):
 
     # --- inside ---
 
+    def _arrange(self) -> None:
+        """Has the broker look at its plan, if it runs."""
+        self._of_this_process()
+        if (thread := self._thread) is not None:
+            thread.arrange()
+
     def _running(self) -> BrokerThread:
         self._of_this_process()
         if self._thread is None:
@@ -220,7 +237,7 @@ class Broker(Block):
             )
 
     def _new_thread(self) -> BrokerThread:
-        return BrokerThread(self.name, self._settings())
+        return BrokerThread(self.name, self._settings(), self._plan)
 
     def _settings(self) -> dict[str, str]:
         host = f"[{self._host}]" if ":" in self._host else self._host

@@ -39,7 +39,7 @@ class Member(Broker):
         tree = self._cluster._tree
         if tree is None:
             raise NotRunning(f"{self!r} starts with its cluster: use that in a `with` block, or call its start()")
-        return BrokerThread(self.name, {**self._settings(), "broker.id": str(self.id)}, tree)
+        return BrokerThread(self.name, {**self._settings(), "broker.id": str(self.id)}, self._plan, tree)
 
 
 class Cluster(Block):

@@ -13,14 +13,18 @@ from typing import Final, TypeVar
 import trio
 
 from ottla.broker.broker import Broker
+from ottla.broker.faults.dispatch import Interception
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from ottla.config import BrokerConfig
+from ottla.embedded.plan import OWN_CLIENT, Plan
 from ottla.embedded.tree import ClusterTree
 
 T = TypeVar("T")
 #: How long a broker is waited for to hear of a topic.
 TOLD_S: Final = 10.0
+#: How often it is looked whether a broker that is to answer has ended.
+LOOK_S: Final = 0.1
 
 
 class BrokerFailed(RuntimeError):
@@ -30,8 +34,9 @@ class BrokerFailed(RuntimeError):
 class BrokerThread:
     """One start of a broker and its end. `start` first; then `stop` or `kill`, once."""
 
-    def __init__(self, name: str, settings: Mapping[str, str], shared: ClusterTree | None = None) -> None:
+    def __init__(self, name: str, settings: Mapping[str, str], plan: Plan, shared: ClusterTree | None = None) -> None:
         self._name = name
+        self._plan = plan
         self._shared = shared
         self._config = BrokerConfig.load(None, settings)
         self._begun: Future[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = Future()
@@ -83,7 +88,7 @@ class BrokerThread:
         """Raises what `Admin.create_topic` raises, and BrokerFailed."""
 
         async def create() -> None:
-            async with Cluster(self.address) as cluster:
+            async with Cluster(self.address, client_id=OWN_CLIENT) as cluster:
                 await Admin(cluster).create_topic(name, partitions, replicas, settings)
 
         self._call(create)
@@ -99,6 +104,21 @@ class BrokerThread:
                 await known.wait_until(lambda: len(known.topics.get(topic, ())) >= partitions)
 
         self._call(wait)
+
+    def arrange(self) -> None:
+        """Returns when the broker has looked at its plan, or has ended. Any thread may call it, a loop's too: it takes
+        no longer than a turn of the broker's loop.
+        """
+        done = threading.Event()
+
+        def look() -> None:
+            self._interception.arrange()
+            done.set()
+
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(look)
+            while not done.wait(LOOK_S) and self._thread.is_alive():
+                pass
 
     def _call(self, work: Callable[[], Awaitable[T]]) -> T:
         """Runs `work` in the broker's loop. Raises what it raises, and BrokerFailed if there is no loop any more."""
@@ -131,8 +151,13 @@ class BrokerThread:
         with trio.CancelScope() as serves:
             self._begun.set_result((trio.lowlevel.current_trio_token(), serves))
             async with Broker.start(self._config, shared=self._shared) as broker:
+                self._interception = Interception(broker.requests, broker.leases, broker.turn, self._plan)
+                self._interception.arrange()
                 self._started.set_result(broker)
-                await trio.sleep_forever()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._interception.end()
 
 
 def _cause(error: BaseException) -> BaseException:

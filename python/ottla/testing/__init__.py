@@ -4,6 +4,6 @@ Pytest finds the fixtures by itself. Where plugins are not looked for (`-p no:ot
 `pytest_plugins = ["ottla.testing"]` in a conftest.py has them.
 """
 
-from pytest_ottla import ottla_broker, ottla_settings, ottla_topic
+from pytest_ottla import ottla_broker, ottla_settings, ottla_topic, pytest_runtest_teardown
 
-__all__ = ["ottla_broker", "ottla_settings", "ottla_topic"]
+__all__ = ["ottla_broker", "ottla_settings", "ottla_topic", "pytest_runtest_teardown"]
