@@ -45,6 +45,7 @@ EXCEPTIONS = {
     "controller/test_early_removal.py::test_who_is_not_in_sync_leads_only_when_the_session_would_have_ended": LEAST,
     "coordination/test_proxy.py::test_the_end_is_late_too": LEAST,
     "coordination/test_proxy.py::test_what_is_said_arrives_late_whole_and_in_order": LEAST,
+    "embedded/test_faulty_answers.py::test_an_answer_is_late": LEAST,
     "faults/broker/test_kills.py::play": "how long a broker lives between two kills",
     "faults/broker/victim.py::pause": "how long a broker stands still",
     "local_cluster/test_processes.py::test_a_wait_has_an_end": LEAST,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -39,59 +39,10 @@ from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorReq
 from ottla.wire.k12_heartbeat import HEARTBEAT, HeartbeatRequest
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from tests.support.client import Client, batch
+from tests.support.faulty import connect, end, produced, rows
 from tests.support.waiting import PATIENCE_S
 
 NOT_LEADER = NotLeaderOrFollower.code
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[ottla.Broker]:
-    with ottla.Broker() as broker:
-        broker.create_topic("t", 2)
-        broker.create_topic("u")
-        yield broker
-
-
-@pytest.fixture
-def broker(shared: ottla.Broker) -> Iterator[ottla.Broker]:
-    yield shared
-    shared.faults.clear()
-
-
-@pytest.fixture
-def client(broker: ottla.Broker) -> Iterator[Client]:
-    with connect(broker) as client:
-        yield client
-
-
-def connect(broker: ottla.Broker, client_id: str = "test") -> Client:
-    return Client.connect(broker.host, broker.port, client_id)
-
-
-def produced(client: Client, topic: str = "t", partition: int = 0, **options: Any) -> int:
-    """The error code of a Produce."""
-    ((row,),) = [
-        topic.partitions for topic in client.produce(topic, batch(b"1"), partition=partition, **options).responses
-    ]
-    return row.error_code
-
-
-def end(broker: ottla.Broker, topic: str = "t", partition: int = 0) -> int:
-    with broker.log(topic, partition) as log:
-        return log.end_offset
-
-
-def rows(response: Any, partitions: str = "partitions") -> list[tuple[str, int, int]]:
-    topics = getattr(response, "topics", None) or response.responses
-    found = [(topic, row) for topic in topics for row in getattr(topic, partitions)]
-    return sorted(
-        (
-            getattr(topic, "name", None) or topic.topic,
-            getattr(row, "partition_index", None) or getattr(row, "partition", 0),
-            row.error_code,
-        )
-        for topic, row in found
-    )
 
 
 # --- which requests ---
@@ -435,17 +386,30 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "an error": ({"api": "Produce", "error": "NOT_LEADER"}, "no error is called 'NOT_LEADER'; did you mean"),
     "no API": ({"error": "NOT_COORDINATOR"}, "an error needs the name of an API"),
     "nothing": ({"api": "Produce"}, "nothing would happen"),
-    "a topic": ({"api": "Heartbeat", "error": "NOT_COORDINATOR", "topic": "t"}, "Heartbeat names no topic; those that"),
+    "a topic": (
+        {"api": "Heartbeat", "error": "NOT_COORDINATOR", "topic": "t"},
+        "Heartbeat names no topic; those that name one",
+    ),
     "a partition": (
         {"api": "DeleteTopics", "error": "NOT_CONTROLLER", "partition": 1},
         "DeleteTopics names no partition",
     ),
     "a group": (
         {"api": "Produce", "error": "NOT_COORDINATOR", "group": "g"},
-        "Produce names no group; those that do are",
+        "Produce names no group; those that name one are",
     ),
     "a moment": ({"api": "Produce", "error": "NOT_COORDINATOR", "when": "later"}, "when is 'later'; it may be"),
     "no time": ({"api": "Produce", "error": "NOT_COORDINATOR", "times": 0}, "times is 0; it is at least 1"),
+    "a topic of any API": ({"topic": "t", "delay": 1}, "a topic needs the name of an API; those that name one are"),
+    "two things": ({"api": "Produce", "answer": False, "close": "after"}, "answer=False and close are given: only one"),
+    "a close": ({"api": "Produce", "close": "never"}, "close is 'never'; it may be 'before' or 'after'"),
+    "two moments": ({"api": "Produce", "close": "before", "when": "after"}, "close says itself"),
+    "a delay": ({"api": "Produce", "delay": -1}, "delay is -1; it is a number of seconds"),
+    "no delay": ({"api": "Produce", "delay": math.nan}, "delay is nan; it is a number of seconds"),
+    "for ever and later": (
+        {"api": "Produce", "delay": 1, "answer": False},
+        "an answer that never comes cannot be late",
+    ),
     "a number": ({"api": "Produce", "error": "NOT_COORDINATOR", "after": -1}, "after is -1; it is the number"),
 }
 

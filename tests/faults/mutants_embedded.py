@@ -4,6 +4,7 @@ from tests.faults.mutants import Mutant
 
 _BROKER = "tests/embedded/test_broker.py::"
 _CLUSTER = "tests/embedded/test_cluster.py::"
+_FAULTS = "tests/embedded/test_faults.py::"
 _TREE = "tests/coordination/test_embedded.py::"
 
 MUTANTS = (
@@ -69,5 +70,47 @@ MUTANTS = (
         "        if self._failed is not None or state is not self._told:\n",
         "        if state is not self._told:\n",
         pytest=(f"{_TREE}test_sessions_of_all_loops_hear_that_the_tree_failed",),
+    ),
+    Mutant(
+        "embedded.leases-stay-with-a-fault",
+        "python/ottla/replication/leases.py",
+        "        if are_aside:\n            self._end_all()\n",
+        "",
+        pytest=(f"{_FAULTS}test_leases_end_with_a_fault_and_come_back_after_the_last",),
+    ),
+    Mutant(
+        "embedded.leases-do-not-come-back-after-the-last-hit",
+        "python/ottla/broker/faults/dispatch.py",
+        "        # It may have been the last one.\n        self.arrange()\n",
+        "",
+        pytest=(f"{_FAULTS}test_leases_end_with_a_fault_and_come_back_after_the_last",),
+    ),
+    Mutant(
+        "embedded.a-late-error-without-the-work",
+        "python/ottla/broker/faults/dispatch.py",
+        "            there = rooms if deed.after else Rooms(rooms, deed.about, code)\n",
+        "            there = Rooms(rooms, deed.about, code)\n",
+        pytest=(f"{_FAULTS}test_nothing_is_done_before_an_error_and_all_before_a_late_one",),
+    ),
+    Mutant(
+        "embedded.what-rests-in-a-session-does-not-fail",
+        "python/ottla/broker/faults/dispatch.py",
+        "            session.live.setdefault(key, entry)\n",
+        "            pass\n",
+        pytest=(f"{_FAULTS}test_a_fetch_fails_that_does_not_name_its_partitions",),
+    ),
+    Mutant(
+        "embedded.other-rows-fail-too",
+        "python/ottla/broker/faults/partitions.py",
+        "        if self._about.covers(Names(*key)):\n",
+        "        if True:\n",
+        pytest=(f"{_FAULTS}test_other_rows_of_a_request_are_served",),
+    ),
+    Mutant(
+        "embedded.faults-outlive-their-test",
+        "python/pytest_ottla/__init__.py",
+        "        broker.faults.clear()\n",
+        "        pass\n",
+        pytest=("tests/embedded/test_fixtures.py::test_faults_end_with_their_test",),
     ),
 )

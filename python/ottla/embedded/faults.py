@@ -131,37 +131,42 @@ class Faults:
         times: int | None = None,
         after: int = 0,
         when: When = "before",
+        delay: float = 0.0,
+        answer: bool = True,
+        close: When | None = None,
     ) -> Fault:
-        """Has requests of `api` answered with `error`, both by Kafka's names: "Produce", "NOT_LEADER_OR_FOLLOWER".
+        """Has something happen to requests of `api`, which has Kafka's name for it: "Produce". Without `api` it happens
+        to requests of any.
 
-        `topic`, `partition` and `group` tell which of them, by what they name. Where an answer has error codes for
-        topics or partitions, those that are meant have the error, and the others are served. Of the requests that fit,
-        the first `after` are served, then `times` meet the fault, or all that come if it is None.
+        `topic`, `partition` and `group` tell which of them, by what they name, and `client_id` whose. Of those that
+        fit, the first `after` are served, then `times` meet the fault, or all that come if it is None.
 
-        With `when="after"` the error is answered although the work is done, as if it was lost on its way. A Fetch does
-        nothing that could be lost: it fails in any case before it reads.
+        One of these happens, after `delay` seconds or at once:
+
+        - `error="NOT_LEADER_OR_FOLLOWER"`: the error is answered, and nothing is done. Where an answer has error codes
+          for topics or partitions, those that are meant have the error, and the others are served.
+        - `answer=False`: there is no answer, and the connection stays open until its client, or the end of the broker,
+          closes it. What the client sends on it behind that has no answer either.
+        - `close="before"`, `close="after"`: the connection is closed, without the work or when it is done.
+        - none of these: it is only late.
+
+        With `when="after"` the work is done first; then the error is answered, or nothing, or the answer is late, as if
+        it was lost on its way. A Fetch has no work that could be lost: it fails before it reads in any case.
 
         Requests that brokers send to each other are not met, unless `api` is one that only they send. Returns when
         requests that come are met.
 
         Raises:
-            ValueError: a name that nobody knows, or a choice that this API does not have; the text says what is
-                possible.
+            ValueError: a name that nobody knows, or a choice that does not fit; the text says what is possible.
         """
         known = None if api is None else known_api(api)
-        if error is None:
-            raise ValueError("nothing would happen: say which error")
-        if known is None:
-            raise ValueError(f"an error needs the name of an API: say which of {', '.join(sorted(apis()))}")
-        if when not in WHEN:
-            raise ValueError(f"when is {when!r}; it may be 'before' or 'after' the work")
         if times is not None and times < 1:
             raise ValueError(f"times is {times}; it is at least 1, or None for all")
         if after < 0:
             raise ValueError(f"after is {after}; it is the number of requests that are served first, from 0 on")
         about = Names(topic, partition, group)
         _check_names(known, about)
-        deed = Deed(known_error(error), about, when == "after")
+        deed = _deed(known, error, about, when, delay, answer, close)
         fault = Fault(self._plan, known, about, client_id, deed, times, after)
         self._plan.add_rule(fault)
         return fault
@@ -171,10 +176,50 @@ class Faults:
         self._plan.remove_rules(lambda _: True)
 
 
-def _check_names(api: Api[Any, Any], about: Names) -> None:
+def _deed(
+    api: Api[Any, Any] | None,
+    error: str | None,
+    about: Names,
+    when: When,
+    delay_s: float,
+    answers: bool,
+    close: When | None,
+) -> Deed:
+    """Raises ValueError for what does not fit together."""
+    given = [
+        name
+        for name, is_given in (
+            ("error", error is not None),
+            ("answer=False", not answers),
+            ("close", close is not None),
+        )
+        if is_given
+    ]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} are given: only one of them can happen")
+    if not given and not delay_s:
+        raise ValueError("nothing would happen: say an error, a delay, answer=False or close")
+    if when not in WHEN or close not in (None, *WHEN):
+        name, value = ("when", when) if when not in WHEN else ("close", close)
+        raise ValueError(f"{name} is {value!r}; it may be 'before' or 'after' the work")
+    if close is not None and when != "before":
+        raise ValueError("close says itself if the work is done first; leave when out")
+    if not delay_s >= 0:
+        raise ValueError(f"delay is {delay_s}; it is a number of seconds, from 0 on")
+    if delay_s and not answers:
+        raise ValueError("an answer that never comes cannot be late: leave delay out")
+    if error is not None and api is None:
+        raise ValueError(f"an error needs the name of an API: say which of {', '.join(sorted(apis()))}")
+    code = None if error is None else known_error(error)
+    is_after = "after" in (when, close)
+    return Deed(code, about, is_after, delay_s, answers, closes=close is not None)
+
+
+def _check_names(api: Api[Any, Any] | None, about: Names) -> None:
     """Raises ValueError if the requests of an API do not name such things."""
-    roles = shape(api.request).roles()
+    roles = set() if api is None else shape(api.request).roles()
     for role, wanted in zip(Names._fields, about, strict=True):
         if wanted is not None and role not in roles:
             those = sorted(name for name, one in apis().items() if role in shape(one.request).roles())
-            raise ValueError(f"{api.name} names no {role}; those that do are {', '.join(those)}")
+            which = f"a {role} needs the name of an API" if api is None else f"{api.name} names no {role}"
+            raise ValueError(f"{which}; those that name one are {', '.join(those)}")

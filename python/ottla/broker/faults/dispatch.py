@@ -91,14 +91,17 @@ class Interception:
 
     async def _passes(self, request: _core.Request, delay_s: float) -> bool:
         """Waits. False if nobody waits for an answer any more."""
-        self._hold(request)
+        self._held.add(request)
         await trio.sleep(delay_s)
         self._held.discard(request)
         return request.is_waiting and not self._has_ended
 
     def _hold(self, request: _core.Request) -> None:
-        self._held = {each for each in self._held if each.is_waiting}
-        self._held.add(request)
+        """There is no answer to it while the broker lives."""
+        if self._has_ended:
+            request.close()
+        else:
+            self._held.add(request)
 
     def _do(self, way: Way, call: AnyCall, rooms: Any, asked: Asked, deed: Deed) -> None:
         request = call.request
@@ -128,18 +131,19 @@ class Interception:
     def _finish(self, call: AnyCall, deed: Deed, answer: Action, is_sent: bool) -> None:
         """The work is done, and would be answered by `answer`; False for `is_sent`: without telling anybody."""
         request = call.request
+        end = answer
         if deed.closes:
-            request.close()
+            end = request.close
         elif not deed.answers and is_sent:
-            self._hold(request)
-        elif deed.delay_s:
-            call.in_background(self._answer_later, request, deed.delay_s, answer)
+            end = partial(self._hold, request)
+        if deed.delay_s:
+            call.in_background(self._end_later, request, deed.delay_s, end)
         else:
-            answer()
+            end()
 
-    async def _answer_later(self, request: _core.Request, delay_s: float, answer: Action) -> None:
+    async def _end_later(self, request: _core.Request, delay_s: float, end: Action) -> None:
         if await self._passes(request, delay_s):
-            answer()
+            end()
 
 
 def _refuse(way: Way, call: AnyCall, wrapped: FaultyRequest, rooms: Any, asked: Asked, deed: Deed) -> None:
