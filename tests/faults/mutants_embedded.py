@@ -107,6 +107,13 @@ MUTANTS = (
         pytest=(f"{_FAULTS}test_other_rows_of_a_request_are_served",),
     ),
     Mutant(
+        "embedded.clients-share-a-count",
+        "python/ottla/embedded/random_faults.py",
+        "        client = asked.client_id, asked.api.name\n",
+        '        client = "", asked.api.name\n',
+        pytest=("tests/embedded/test_random_faults.py::test_a_seed_has_the_same_requests_fail_again",),
+    ),
+    Mutant(
         "embedded.faults-outlive-their-test",
         "python/pytest_ottla/__init__.py",
         "        broker.faults.clear()\n",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ottla.broker.faults.deeds import Asked, Deed
 from ottla.broker.faults.names import Names, shape
-from ottla.embedded.hits import PATIENCE_S, Hits
+from ottla.embedded.handle import Handle
 from ottla.embedded.kafka_names import apis, known_api, known_error
-from ottla.embedded.plan import Plan, Rule
+from ottla.embedded.plan import Plan
+from ottla.embedded.random_faults import DEFAULTS, RandomFaults
 
 if TYPE_CHECKING:
     from ottla.wire.schema import Api
@@ -19,11 +20,8 @@ When = Literal["before", "after"]
 WHEN: Final = ("before", "after")
 
 
-class Fault:
-    """One fault: which requests it meets, what becomes of them, and how many it has met.
-
-    As a context manager it is removed at the end of the block. All methods may be called from any thread.
-    """
+class Fault(Handle):
+    """One fault: which requests it meets, what becomes of them, and how many it has met."""
 
     def __init__(
         self,
@@ -35,43 +33,16 @@ class Fault:
         times: int | None,
         after: int,
     ) -> None:
-        self._plan = plan
+        super().__init__(plan)
         self._api = api
         self._about = about
         self._client_id = client_id
         self._deed = deed
         self._times = times
         self._left_out = after
-        self._hits = Hits()
 
     def __repr__(self) -> str:
         return f"<fault in {'any request' if self._api is None else self._api.name}, {self.hits} hits>"
-
-    @property
-    def hits(self) -> int:
-        """How many requests it has met. One is counted when it comes, before anything becomes of it."""
-        return self._hits.count
-
-    def wait(self, count: int = 1, timeout: float = PATIENCE_S) -> None:
-        """Returns when it has met `count` requests. It stops the thread that calls it: in an event loop call it by
-        `asyncio.to_thread` or `trio.to_thread.run_sync`.
-
-        Raises:
-            TimeoutError: it has met fewer in `timeout` seconds.
-        """
-        self._hits.wait(count, timeout, repr(self))
-
-    def remove(self) -> None:
-        """Ends it. Requests that come from now on are served; those that it keeps without an answer get none."""
-        self._plan.remove_rules(lambda rule: rule is self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
 
     # --- as a rule of the plan ---
 
@@ -112,9 +83,9 @@ class Faults:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def __iter__(self) -> Iterator[Rule]:
+    def __iter__(self) -> Iterator[Handle]:
         """Those that may meet a request yet."""
-        return iter(self._plan.rules)
+        return iter([rule for rule in self._plan.rules if isinstance(rule, Handle)])
 
     def __len__(self) -> int:
         return len(self._plan.rules)
@@ -170,6 +141,38 @@ class Faults:
         fault = Fault(self._plan, known, about, client_id, deed, times, after)
         self._plan.add_rule(fault)
         return fault
+
+    def random(
+        self,
+        seed: int | None = None,
+        share: float = 0.05,
+        errors: Mapping[str, Sequence[str]] | None = None,
+        *,
+        client_id: str | None = None,
+    ) -> RandomFaults:
+        """Has a `share` of the requests fail, from 0 to 1, as if a cluster had a bad day.
+
+        `errors` are those that may be answered, by API; without them it is those that each API has while leaders and
+        coordinators move, which clients get over. Nothing is done of what fails.
+
+        The same `seed` has the same requests fail with the same errors: the n-th of an API and a client, of which each
+        has its own count. So a client that asks one thing after the other meets the same again. Without a seed one is
+        chosen; `repr` and `seed` tell it.
+
+        Raises:
+            ValueError: an API or an error that nobody knows, or another share.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"share is {share}; it is a part of all requests, from 0 to 1")
+        chosen = DEFAULTS if errors is None else errors
+        by_key = {}
+        for name, those in chosen.items():
+            if isinstance(those, str) or not those:
+                raise ValueError(f"errors of {name} are {those!r}; they are a list of names, with at least one")
+            by_key[known_api(name).key] = {one: known_error(one) for one in those}
+        made = RandomFaults(self._plan, secrets.randbelow(2**32) if seed is None else seed, share, by_key, client_id)
+        self._plan.add_rule(made)
+        return made
 
     def clear(self) -> None:
         """Removes all."""

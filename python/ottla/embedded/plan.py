@@ -52,7 +52,7 @@ class Plan:
             self.rules = (*self.rules, rule)
         self._arrange()
 
-    def remove_rules(self, are_gone: Callable[[Rule], bool]) -> None:
+    def remove_rules(self, are_gone: Callable[[object], bool]) -> None:
         """Returns when they decide about nothing any more."""
         with self._lock:
             self.rules = tuple(rule for rule in self.rules if not are_gone(rule))
