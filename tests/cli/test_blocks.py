@@ -97,6 +97,12 @@ def test_the_fixtures_of_pytest(tmp_path: Path) -> None:
     assert "1 passed" in ran([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."], tmp_path)
 
 
+def test_faults_on_purpose(tmp_path: Path) -> None:
+    code = block("python", "faults.add", "docs/python.md") + block("python", "faults.random", "docs/python.md")
+    (tmp_path / "test_page.py").write_text(code)
+    assert "2 passed" in ran([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."], tmp_path)
+
+
 def test_clients(served: Broker, tmp_path: Path) -> None:
     """One after the other, as a reader would: the first makes the topic."""
     first = block("python", "create_topic", "docs/client.md")

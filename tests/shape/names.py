@@ -23,6 +23,8 @@ NO_WORD_BEFORE = tuple("_.:*/$}>-")
 ELSEWHERE = {
     "lz4_Frame_format.md": "of the LZ4 project",
     "python/ottla/broker/api/kNN_*.py": "NN is the key of an API",
+    "test_a_payment_is_written_once": "a reader's own",
+    "test_bad_weather": "a reader's own",
     "test_orders_are_written": "a reader's own",
 }
 
