@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,3 +82,21 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
         assert said in done.stderr
         assert "Traceback" not in done.stderr
         assert done.stdout == ""
+
+
+def test_it_takes_faults_by_http() -> None:
+    with started([*COMMAND, "--faults-port", "0"]) as (process, told):
+        body = json.dumps({"api": "Produce", "close": "before", "times": 1}).encode()
+        with urllib.request.urlopen(told["faults"], body, timeout=PATIENCE_S) as answer:
+            assert json.load(answer) == {"id": 1, "broker": 1, "hits": 0}
+        (broker,) = told["brokers"]
+        with Client.connect(broker["host"], broker["port"], "test") as connection, pytest.raises(ConnectionError):
+            connection.produce("t", batch(b"1"))
+        with urllib.request.urlopen(f"{told['faults']}/1?count=1", timeout=PATIENCE_S) as answer:
+            assert json.load(answer)["hits"] == 1
+        port = told["faults"].rpartition(":")[2].partition("/")[0]
+        done = subprocess.run([*COMMAND, "--faults-port", port], capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.returncode == 1
+        assert f"cannot listen on port {port} for faults: " in done.stderr
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0

@@ -26,17 +26,26 @@ LOOK_S = 0.5
 )
 @click.option("--data-dir", metavar="D", help="Where the data are. Default: a temporary directory, removed in the end.")
 @click.option(
+    "--faults-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Take faults by HTTP on this port of 127.0.0.1; 0 is a free one.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="warning",
     show_default=True,
     help="What is logged to stderr.",
 )
-def command(brokers: int, settings: tuple[str, ...], data_dir: str | None, log_level: str) -> None:
+def command(
+    brokers: int, settings: tuple[str, ...], data_dir: str | None, faults_port: int | None, log_level: str
+) -> None:
     """Run a broker for the tests of another program, until that ends.
 
-    Prints one line of JSON when it serves, with bootstrap_servers, data_dir, and the id, host and port of each broker.
-    Ports are free ones. Ends with SIGTERM, SIGINT, or when the process that started it is gone.
+    Prints one line of JSON when it serves, with bootstrap_servers, data_dir, and the id, host and port of each broker;
+    with --faults-port also faults, the address to POST faults to. Ports are free ones. Ends with SIGTERM, SIGINT, or
+    when the process that started it is gone.
     """
     parent = os.getppid()
     end = threading.Event()
@@ -54,19 +63,29 @@ def command(brokers: int, settings: tuple[str, ...], data_dir: str | None, log_l
         )
         made.start()
     try:
-        click.echo(json.dumps(_described(made)))
+        described = _described(made)
+        if faults_port is not None:
+            from ottla.embedded.over_http import FaultsOverHttp
+
+            with explained(f"cannot listen on port {faults_port} for faults"):
+                faults = FaultsOverHttp(_members(made), faults_port)
+            described["faults"] = f"http://127.0.0.1:{faults.port}/faults"
+        click.echo(json.dumps(described))
         while not end.wait(LOOK_S) and os.getppid() == parent:
             pass
     finally:
         made.close()
 
 
-def _described(made: Broker | Cluster) -> dict[str, object]:
+def _members(made: Broker | Cluster) -> dict[int, Broker]:
     from ottla.embedded import Broker
 
-    members = {1: made} if isinstance(made, Broker) else {number: made[number] for number in range(1, len(made) + 1)}
+    return {1: made} if isinstance(made, Broker) else {number: made[number] for number in range(1, len(made) + 1)}
+
+
+def _described(made: Broker | Cluster) -> dict[str, object]:
     return {
         "bootstrap_servers": made.bootstrap_servers,
         "data_dir": str(made.data_dir),
-        "brokers": [{"id": number, "host": each.host, "port": each.port} for number, each in members.items()],
+        "brokers": [{"id": number, "host": each.host, "port": each.port} for number, each in _members(made).items()],
     }
