@@ -104,10 +104,11 @@ class FaultyCall(Call[Any, Any]):
         message: Message | None,
         change: Callable[[Message], Message] | None = None,
     ) -> None:
-        super().__init__(call._serving, call.api, request)  # type: ignore[arg-type]  # it stands for one
-        self._session = call.session
-        self._decoded = call._decoded
-        self._cost = call._cost
+        # The session is made when somebody asks for it, of the hub's request.
+        call.session  # noqa: B018
+        for name in Call.__slots__:
+            setattr(self, name, getattr(call, name))
+        self.request = request  # type: ignore[assignment]  # it stands for one
         self._message = message
         self._change = change
 
