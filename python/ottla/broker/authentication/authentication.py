@@ -48,7 +48,7 @@ logger = logging.getLogger("ottla.broker")
 
 #: How long a client may take to say who it is. Kafka's clients wait for an answer as long.
 GREETING_MS: Final = 30_000
-#: How often a client may begin anew.
+#: The time between two proofs of one client, at least.
 ANEW_S: Final = 1.0
 #: The version of SaslAuthenticate that stands for a token without a header, as clients before Kafka 1.0 send it.
 TOKEN: Final = -1
@@ -56,7 +56,10 @@ TOKEN: Final = -1
 
 @dataclass(slots=True)
 class _Known:
-    """A client that has proved who it is, and by which mechanism. `has_end`: it has to prove it anew."""
+    """A client that has proved who it is, and by which mechanism.
+
+    has_end: True if its session ends, unless the client proves it again.
+    """
 
     user: str
     mechanism: str
@@ -86,7 +89,7 @@ class Authentication:
 
     def __init__(self, hub: Hub, credentials: Credentials, users: dict[int, str]) -> None:
         self.credentials: Final = credentials
-        #: By listener. To prove anew who it is counts as well.
+        #: By listener. A client that proves again who it is counts again.
         self.counts: dict[str, Counts] = {}
         self._hub = hub
         self._users = users
@@ -173,7 +176,7 @@ class Authentication:
             call.reply(SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms))
 
     def _let_speak(self, connection: int, conversation: _Conversation, user: str) -> int:
-        """Opens the gate. Returns for how many milliseconds; 0: for ever."""
+        """Opens the gate. Returns the milliseconds for which it is open; 0: for ever."""
         mechanism = conversation.mechanism
         for_ms = conversation.sasl.session_ms[mechanism]
         before = self._known.get(connection)
@@ -188,7 +191,7 @@ class Authentication:
         return for_ms
 
     def _check_same(self, connection: int, user: str, mechanism: str) -> None:
-        """Raises Refused if a client that proves anew who it is is somebody else now, or comes by another way."""
+        """Raises Refused if a client proves to be another user than before, or by another mechanism."""
         before = self._known.get(connection)
         if before is None:
             return

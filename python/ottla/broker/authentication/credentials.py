@@ -30,7 +30,7 @@ class Credentials:
         self._iterations: dict[Mechanism, Counter[int]] = {kind: Counter() for kind in Mechanism}
 
     def take(self, entities: Iterable[tuple[Entity, Mapping[str, str]]]) -> None:
-        """These are all entities that have settings: whoever is not among them has no credential."""
+        """These are all entities that have settings: a user that is not among them has no credential."""
         gone = set(self._users)
         for entity, config in entities:
             if (user := _user(entity)) is not None:
