@@ -79,8 +79,9 @@ class CuttingProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                target = self._target  # which may be another one by the time of an answer
                 try:
-                    broker = socket.create_connection(("127.0.0.1", self._target))
+                    broker = socket.create_connection(("127.0.0.1", target))
                 except OSError:  # between its death and its next start
                     client.close()
                     continue
@@ -89,7 +90,7 @@ class CuttingProxy:
                 self._sockets += [client, broker]
                 keys: dict[int, int] = {}  # correlation id -> API key, or -1 for an answer to lose
                 self._start(self._requests, client, broker, keys)
-                self._start(self._answers, client, broker, keys)
+                self._start(self._answers, client, broker, keys, target)
 
     def _requests(self, client: socket.socket, broker: socket.socket, keys: dict[int, int]) -> None:
         with contextlib.suppress(OSError):
@@ -109,7 +110,7 @@ class CuttingProxy:
                     return -1
         return key
 
-    def _answers(self, client: socket.socket, broker: socket.socket, keys: dict[int, int]) -> None:
+    def _answers(self, client: socket.socket, broker: socket.socket, keys: dict[int, int], target: int) -> None:
         host = b"127.0.0.1"
         with contextlib.suppress(OSError):
             while True:
@@ -121,7 +122,7 @@ class CuttingProxy:
                         self.lost += 1
                     break
                 if key in (METADATA, FIND_COORDINATOR):
-                    real, ours = (host + struct.pack(">i", port) for port in (self._target, self.port))
+                    real, ours = (host + struct.pack(">i", port) for port in (target, self.port))
                     frame = frame.replace(real, ours)
                 client.sendall(struct.pack(">i", len(frame)) + frame)
         self._close(client, broker)
