@@ -141,6 +141,7 @@ async def test_answers_are_those_without_a_lease(tmp_path: Path, monkeypatch: py
             return [await trio.to_thread.run_sync(_bytes_of, port, frame) for frame in frames]
 
         is_open = dict.fromkeys(found.writers, False)
+        was_open = False
         for _ in range(40):
             writer = chosen.choice(found.writers)
             match chosen.randrange(4):
@@ -161,7 +162,8 @@ async def test_answers_are_those_without_a_lease(tmp_path: Path, monkeypatch: py
             before = one.asked
             assert await answers(frames) == expected
             assert one.asked == before
-        assert log.first_unstable_offset is not None
+            was_open = was_open or log.first_unstable_offset is not None
+        assert was_open
 
 
 async def test_who_waits_is_woken_by_the_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
