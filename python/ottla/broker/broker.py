@@ -217,14 +217,14 @@ class Broker:
             await self.authentication.credentials.changed(self.tree, kind, name)
             self._quotas_changed()
 
-        async def read_clients() -> None:
+        async def read_clients(*, is_start: bool = False) -> None:
             found = await all_entities(self.tree)
-            self.client_quotas.take(found)
+            (self.client_quotas.load if is_start else self.client_quotas.load_again)(found)
             self.authentication.credentials.take(found)
             self._quotas_changed()
 
         # Nobody is let in before it is known who there is.
-        await read_clients()
+        await read_clients(is_start=True)
         self.addresses.listen()
         self.log.info("listening on %s", ", ".join(map(str, self.addresses.listening)))
         connection_limits.apply(self.config, self.server.hub)

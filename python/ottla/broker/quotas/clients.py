@@ -81,8 +81,13 @@ class ClientQuotas:
         """True if there is any quota."""
         return any(self._limits.values())
 
-    def take(self, entities: Iterable[tuple[Entity, Mapping[str, str]]]) -> None:
-        """These are all entities that have settings. What changed of any quota is taken, as `changed` does."""
+    def load(self, entities: Iterable[tuple[Entity, Mapping[str, str]]]) -> None:
+        """Takes all quotas that are set, at the start: these are all entities that have settings."""
+        for entity, config in entities:
+            self.set(entity, config)
+
+    def load_again(self, entities: Iterable[tuple[Entity, Mapping[str, str]]]) -> None:
+        """Takes what changed of any quota, as `changed` does: these are all entities that have settings."""
         found = dict(entities)
         for entity in self.entities() | found.keys():
             self._change(entity, found.get(entity, {}))
