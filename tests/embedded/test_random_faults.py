@@ -91,6 +91,9 @@ def test_a_client_of_others_gets_over_them(broker: ottla.Broker) -> None:
         "bootstrap.servers": broker.bootstrap_servers,
         "retry.backoff.ms": 1,
         "topic.metadata.refresh.fast.interval.ms": 10,
+        # A member that divides a topic of which Metadata has just said that nobody leads it gives nobody a part. It
+        # looks at Metadata so often again.
+        "topic.metadata.refresh.interval.ms": 200,
     }
     values = [b"%d" % number for number in range(30)]
     with broker.faults.random(seed=3, share=0.2) as faults:
