@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.authentication.authentication import GREETING_MS, TOKEN, Authentication
+from ottla.broker.authentication.authentication import GREETING_MS, TOKEN, TOKEN_BYTES_MAX, Authentication
 from ottla.broker.authentication.listeners import Sasl
 from ottla.wire.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.wire.k36_sasl_authenticate import SaslAuthenticateRequest
@@ -106,6 +106,16 @@ async def test_who_is_refused_is_told_when_the_delay_is_over(
         assert world.authenticate(RIGHT) == [("end", "SaslAuthenticate without a SaslHandshake")]
         world.authentication.disconnected(1)
     assert world.authentication.counts == {"SASL": (0, 3)}
+
+
+async def test_a_token_is_short(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
+    for length, code in ((TOKEN_BYTES_MAX, 0), (TOKEN_BYTES_MAX + 1, 58)):
+        password = "x" * (length - len("\0alice\0"))
+        world = World(nursery, Sasl(("PLAIN",), {"alice": password}, {"PLAIN": 0}, 300))
+        world.handshake()
+        told = world.authenticate(f"\0alice\0{password}".encode())
+        await trio.sleep(1)
+        assert ("answer", code) in [*told, *world.taken()]
 
 
 async def test_who_may_begin_anew(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:

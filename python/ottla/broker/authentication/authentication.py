@@ -50,6 +50,8 @@ logger = logging.getLogger("ottla.broker")
 GREETING_MS: Final = 30_000
 #: The time between two proofs of one client, at least.
 ANEW_S: Final = 1.0
+#: Of PLAIN and SCRAM: names and passwords are short. Anybody may send a token, and have the loop look at it.
+TOKEN_BYTES_MAX: Final = 16 << 10
 #: The version of SaslAuthenticate that stands for a token without a header, as clients before Kafka 1.0 send it.
 TOKEN: Final = -1
 
@@ -159,6 +161,8 @@ class Authentication:
             self._out_of_place(call)
             return
         try:
+            if len(token) > TOKEN_BYTES_MAX:
+                raise Refused(f"a token of {len(token)} bytes, at most {TOKEN_BYTES_MAX} are looked at")
             answer = conversation.exchange.step(token)
             user = conversation.exchange.user
             if user is not None:
