@@ -78,11 +78,11 @@ LATER = {
 BETWEEN_BROKERS = "Between brokers only: taken on the listeners that brokers use."
 NO_TOKENS = "Answers DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Kafka where nobody is authenticated."
 NOTES = {
-    17: "Answers ILLEGAL_SASL_STATE, since no listener needs authentication.",
+    17: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Answers ILLEGAL_SASL_STATE on listeners without SASL.",
     29: "Answers SECURITY_DISABLED, since there is no authorizer.",
     30: "Answers SECURITY_DISABLED, since there is no authorizer.",
     31: "Answers SECURITY_DISABLED, since there is no authorizer.",
-    36: "Answers ILLEGAL_SASL_STATE, since no listener needs authentication.",
+    36: "Answers ILLEGAL_SASL_STATE on listeners without SASL.",
     38: NO_TOKENS,
     39: NO_TOKENS,
     40: NO_TOKENS,
@@ -159,7 +159,7 @@ Of members, users, tokens and the like there are fewer. The bounds:
 """
 
 BESIDES = """
-TLS and SASL of listeners, access control.
+Access control; SASL by GSSAPI (Kerberos), OAUTHBEARER and delegation tokens; TLS to ZooKeeper.
 
 ## Settings without a meaning here
 
@@ -167,7 +167,7 @@ Taken, kept and shown, like all of Kafka's settings ([settings.md](settings.md) 
 
 - Passwords of TLS and SASL among the settings that change while brokers run are decoded, encoded and encoded anew with
   `password.encoder.*` as in Kafka (with the package `cryptography`), so that either
-  broker takes over what the other stored; nothing uses them here. Those that cannot be decoded are left out with an
+  broker takes over what the other stored. Those that cannot be decoded are left out with an
   error in the log and stay where they are. (Kafka drops them with the next change of any setting.)
 - `max.connection.creation.rate` holds for the broker and for each listener, as in 2.7.0; the rate for each address came
   with 2.8.

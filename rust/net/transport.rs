@@ -16,14 +16,14 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
-use super::tls::Tls;
+use super::tls::{TAKEN_BYTES_MAX, Tls};
 
 /// Nothing here waits: `Errno::AGAIN` says that it would.
 #[derive(Debug)]
 pub enum Transport {
     /// TCP as it is.
     Plain(OwnedFd),
-    /// TLS over TCP, on the server's side.
+    /// TLS over TCP.
     Tls(Box<Tls>),
     /// Takes all that the socket has, and gives it in small parts.
     #[cfg(test)]
@@ -77,7 +77,9 @@ impl Transport {
             }
             Self::Tls(session) => {
                 let before = to.len();
-                to.resize(to.capacity(), 0);
+                // Not more than a call brings: the memory is cleared first.
+                let room = (to.capacity() - before).min(TAKEN_BYTES_MAX);
+                to.resize(before + room, 0);
                 let read = session.read(&mut to[before..]);
                 to.truncate(before + read.unwrap_or(0));
                 read
@@ -132,6 +134,14 @@ impl Transport {
         match self {
             Self::Tls(session) => session.memory_bytes(),
             _ => 0,
+        }
+    }
+
+    /// The reason of an error of `read`, in words.
+    pub fn reason(&self, error: Errno) -> String {
+        match self {
+            Self::Tls(session) if let Some(reason) = session.failure() => reason.to_owned(),
+            _ => std::io::Error::from(error).to_string(),
         }
     }
 

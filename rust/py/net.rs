@@ -18,6 +18,7 @@ pub use fetch::PartitionToRead;
 pub use fetch_row::FetchRow;
 pub use produce::ProduceRequest;
 pub use request::Request;
+pub use tls::TlsClient;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<completions::Completions>()?;
@@ -36,5 +37,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<fetch::PartitionToRead>()?;
     module.add_class::<FetchRow>()?;
     module.add_class::<tls::Tls>()?;
+    module.add_class::<TlsClient>()?;
     module.add_class::<request::Request>()
 }

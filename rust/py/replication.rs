@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::log::Log;
-use super::net::Completions;
+use super::net::{Completions, TlsClient};
 use crate::net::transport::Transport;
 use crate::replication::{
-    self, Conversation, FetcherSettings, Greeting, Next, PartitionKey, Quota, Replica, Terms,
-    Throttled, Window,
+    self, Begun, Conversation, FetcherSettings, Greeting, Next, PartitionKey, Quota, Replica,
+    Terms, Throttled, Window,
 };
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -144,15 +144,22 @@ impl Drop for Fetcher {
     }
 }
 
-/// Begins conversations that Python holds: an iterator-like object whose `next` is given the answer before (None at
-/// first), and returns the next request, or the seconds for which it is known who comes, or None: for ever.
+/// Begins conversations that Python holds: an object with `tls`, a `TlsClient` or None, whose `next` is given the
+/// answer before (None at first), and returns the next request, or the seconds for which it is known who comes, or
+/// None: for ever.
 #[derive(Debug)]
 struct PyGreeting(Py<PyAny>);
 
 impl Greeting for PyGreeting {
-    fn begin(&self) -> Result<Box<dyn Conversation>, String> {
-        let begun = with_python(|py| self.0.call0(py))?;
-        Ok(Box::new(PyConversation(begun)))
+    fn begin(&self) -> Result<Begun, String> {
+        with_python(|py| {
+            let conversation = self.0.call0(py)?;
+            let tls: Option<Py<TlsClient>> = conversation.getattr(py, "tls")?.extract(py)?;
+            Ok(Begun {
+                tls: tls.map(|tls| tls.get().0.clone()),
+                conversation: Box::new(PyConversation(conversation)),
+            })
+        })
     }
 }
 

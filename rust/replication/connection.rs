@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use super::greeting::Greeting;
 use super::large::{LargeAnswers, Place};
 use crate::io::Wake;
+use crate::net::tls::{Client, Failed, Progress, Tls};
 use crate::net::transport::Transport;
 
 /// Why there is no answer.
@@ -173,34 +174,35 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Waits until the socket is ready; false if that took too long.
-    fn wait(&self, flags: PollFlags, deadline: Instant, closing: &Wake) -> Result<bool, Broken> {
+    /// Has TLS on it from here on. The leader's certificate is for its host.
+    pub fn secure(self, tls: &Client, leader: &Leader<'_>, closing: &Wake) -> Result<Self, Broken> {
+        let Transport::Plain(socket) = self.transport else {
+            return lost("the connection is encrypted already");
+        };
+        let mut session = Tls::to_server(socket, tls, leader.host).map_err(Broken::Lost)?;
+        let deadline = Instant::now() + leader.timeout;
         loop {
-            let closing_fd = closing.fd();
-            let mut descriptors = [
-                PollFd::new(&closing_fd, PollFlags::IN),
-                PollFd::new(&self.transport, flags),
-            ];
-            let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = Timespec {
-                tv_sec: left.as_secs().try_into().unwrap_or(i64::from(i32::MAX)),
-                tv_nsec: left.subsec_nanos().into(),
+            let flags = match session.handshake() {
+                Ok(Progress::Done) => {
+                    let transport = Transport::Tls(Box::new(session));
+                    return Ok(Self { transport });
+                }
+                Ok(Progress::Reads) => PollFlags::IN,
+                Ok(Progress::Writes) => PollFlags::OUT,
+                Err(Failed::Left) => {
+                    return lost("the leader closed the connection before it said anything in TLS");
+                }
+                Err(Failed::Because(reason)) => return lost(reason),
             };
-            match poll(&mut descriptors, Some(&timeout)) {
-                Err(Errno::INTR) => continue,
-                Err(error) => return lost(format!("waiting for the leader failed: {error}")),
-                Ok(_) => {}
-            }
-            if !descriptors[0].revents().is_empty() {
-                return Err(Broken::Closing);
-            }
-            if !descriptors[1].revents().is_empty() {
-                return Ok(true);
-            }
-            if left.is_zero() {
-                return Ok(false);
+            if !wait(&session, flags, deadline, closing)? {
+                return lost("the leader did not end the TLS handshake in time");
             }
         }
+    }
+
+    /// Waits until the socket is ready; false if that took too long.
+    fn wait(&self, flags: PollFlags, deadline: Instant, closing: &Wake) -> Result<bool, Broken> {
+        wait(&self.transport, flags, deadline, closing)
     }
 
     pub fn send(&mut self, frame: &[u8], timeout: Duration, closing: &Wake) -> Result<(), Broken> {
@@ -290,8 +292,8 @@ impl Connection {
                     continue;
                 }
                 Err(error) => {
-                    let error = io::Error::from(error);
-                    return lost(format!("the answer could not be read: {error}"));
+                    let reason = self.transport.reason(error);
+                    return lost(format!("the answer could not be read: {reason}"));
                 }
             }
             if wanted.is_none()
@@ -308,6 +310,41 @@ impl Connection {
         }
         answer.note_size();
         Ok(())
+    }
+}
+
+/// Waits until a socket is ready; false if that took too long.
+fn wait(
+    socket: &impl AsFd,
+    flags: PollFlags,
+    deadline: Instant,
+    closing: &Wake,
+) -> Result<bool, Broken> {
+    loop {
+        let closing_fd = closing.fd();
+        let mut descriptors = [
+            PollFd::new(&closing_fd, PollFlags::IN),
+            PollFd::new(socket, flags),
+        ];
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::from(i32::MAX)),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut descriptors, Some(&timeout)) {
+            Err(Errno::INTR) => continue,
+            Err(error) => return lost(format!("waiting for the leader failed: {error}")),
+            Ok(_) => {}
+        }
+        if !descriptors[0].revents().is_empty() {
+            return Err(Broken::Closing);
+        }
+        if !descriptors[1].revents().is_empty() {
+            return Ok(true);
+        }
+        if left.is_zero() {
+            return Ok(false);
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The first words on a connection to a leader that wants to know who comes (SASL). What is said somebody else knows.
+//! The beginning of a connection to a leader that has TLS, or wants to know who comes (SASL). The words somebody else
+//! knows.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -7,13 +8,20 @@ use std::time::{Duration, Instant};
 use super::connection::{Answer, Broken, Connection, Leader, Room, SIZE_BYTES};
 use super::large::LargeAnswers;
 use crate::io::Wake;
+use crate::net::tls::Client;
 
 /// The largest answer to a greeting.
 const ANSWER_BYTES_MAX: usize = 512 << 10;
 
-/// Begins a conversation on each new connection.
+/// Says how each new connection begins.
 pub trait Greeting: Debug + Send + Sync {
-    fn begin(&self) -> Result<Box<dyn Conversation>, String>;
+    fn begin(&self) -> Result<Begun, String>;
+}
+
+pub struct Begun {
+    /// None: the connection is not encrypted.
+    pub tls: Option<Client>,
+    pub conversation: Box<dyn Conversation>,
 }
 
 pub trait Conversation {
@@ -37,7 +45,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// The connection that is kept, or a new one, on which the leader has been told who comes.
+    /// The connection that is kept, or a new one, on which the leader has been told who comes if it wants to know.
     pub fn take(
         &mut self,
         leader: &Leader<'_>,
@@ -51,10 +59,16 @@ impl Kept {
             return Ok(connection);
         }
         let mut connection = Connection::open(leader, closing)?;
-        self.ends_at = match leader.greeting {
-            Some(greeting) => greet(&mut connection, greeting, large, leader.timeout, closing)?,
-            None => None,
-        };
+        self.ends_at = None;
+        if let Some(greeting) = leader.greeting {
+            let begun = greeting.begin().map_err(Broken::Lost)?;
+            if let Some(tls) = begun.tls {
+                connection = connection.secure(&tls, leader, closing)?;
+            }
+            let conversation = begun.conversation;
+            let lasts = greet(&mut connection, conversation, large, leader, closing)?;
+            self.ends_at = lasts.map(|lasts| Instant::now() + lasts);
+        }
         Ok(connection)
     }
 
@@ -67,26 +81,26 @@ impl Kept {
     }
 }
 
-/// Holds a conversation. Returns when the connection is of no more use.
+/// Holds a conversation. Returns for how long the connection is of use; None: for ever.
 fn greet(
     connection: &mut Connection,
-    greeting: &dyn Greeting,
+    mut conversation: Box<dyn Conversation>,
     large: &Arc<LargeAnswers>,
-    timeout: Duration,
+    leader: &Leader<'_>,
     closing: &Wake,
-) -> Result<Option<Instant>, Broken> {
+) -> Result<Option<Duration>, Broken> {
     let room = Room {
         frame_bytes_max: ANSWER_BYTES_MAX,
         own_bytes: ANSWER_BYTES_MAX + SIZE_BYTES,
         large,
     };
-    let mut conversation = greeting.begin().map_err(Broken::Lost)?;
+    let timeout = leader.timeout;
     let mut answer = Answer::default();
     let mut next = conversation.next(None);
     loop {
         match next.map_err(Broken::Lost)? {
             Next::Send(frame) => connection.send(&frame, timeout, closing)?,
-            Next::Done(lasts) => return Ok(lasts.map(|lasts| Instant::now() + lasts)),
+            Next::Done(lasts) => return Ok(lasts),
         }
         connection.receive(&mut answer, &room, timeout, closing)?;
         next = conversation.next(Some(answer.frame()));

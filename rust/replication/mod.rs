@@ -8,7 +8,7 @@
 //! * `session`: which partitions a request names (KIP-227); values, without I/O.
 //! * `table`: what the thread shares with the control plane: partitions, events, figures.
 //! * `connection`: the socket to the leader, its deadlines and the one buffer of answers.
-//! * `greeting`: the first words to a leader that wants to know who comes.
+//! * `greeting`: the beginning of a connection to a leader that has TLS, or wants to know who comes.
 //! * `large`: the memory of answers that are larger than what was asked for.
 //! * `fetcher`: the thread.
 
@@ -22,7 +22,7 @@ mod session;
 mod table;
 
 pub use fetcher::{Fetcher, FetcherSettings};
-pub use greeting::{Conversation, Greeting, Next};
+pub use greeting::{Begun, Conversation, Greeting, Next};
 pub use large::LargeAnswers;
 pub use quota::{Quota, Throttled, Window};
 pub use replica::Replica;

@@ -80,8 +80,6 @@ def test_a_wildcard_is_advertised_as_one_unless_it_is_said_otherwise() -> None:
         ({"control.plane.listener.name": "PLAINTEXT"}, "besides the inter-broker listener PLAINTEXT"),
         ({"security.inter.broker.protocol": "TLS"}, "one of PLAINTEXT, SSL"),
         ({"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"}, "only one of"),
-        ({"security.inter.broker.protocol": "SSL"}, "only PLAINTEXT is possible between brokers"),
-        ({"listeners": "PLAINTEXT://:1,SSL://:2"}, "asks for SSL, which Ottla does not serve yet"),
         ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "has no authorizer yet"),
     ],
 )

@@ -16,29 +16,25 @@ ASKING = {
     "alter.config.policy.class.name": "org.example.Policy",
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "client.quota.callback.class": "org.example.Quotas",
-    "connections.max.reauth.ms": "3600000",
-    "listener.name.plaintext.scram-sha-512.connections.max.reauth.ms": "1",
     "create.topic.policy.class.name": "org.example.Policy",
     "delegation.token.master.key": "hunter2",
     "listener.name.inside.principal.builder.class": "org.example.Builder",
     "principal.builder.class": "org.example.Builder",
     "security.providers": "org.example.Provider",
-    "ssl.client.auth": "required",
-    "listener.name.plaintext.ssl.client.auth": "requested",
     "zookeeper.set.acl": "true",
     "zookeeper.ssl.client.enable": "TRUE",
 }
 HARMLESS = {
     "authorizer.class.name": "",
-    "connections.max.reauth.ms": "0",
-    "listener.name.plaintext.ssl.client.auth": "none",
     "principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-    "ssl.client.auth": "none",
     "zookeeper.set.acl": "false",
     "zookeeper.ssl.client.enable": "false",
 }
 INERT = {
     "connection.failed.authentication.delay.ms": "50",
+    "connections.max.reauth.ms": "3600000",
+    "listener.name.plaintext.scram-sha-512.connections.max.reauth.ms": "1",
+    "listener.name.plaintext.ssl.client.auth": "required",
     "delegation.token.max.lifetime.ms": "1000",
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.plaintext.plain.sasl.jaas.config": "x required;",
@@ -86,9 +82,10 @@ def test_values_that_ask_for_nothing_are_taken(name: str, value: str) -> None:
 def test_what_has_no_effect_without_tls_or_sasl_is_a_warning_with_the_reason() -> None:
     assert sorted(BrokerConfig.load(None, INERT).warnings) == [
         "without effect, since no listener has SASL: connection.failed.authentication.delay.ms, "
-        "listener.name.plaintext.plain.sasl.jaas.config, sasl.enabled.mechanisms",
+        "connections.max.reauth.ms, listener.name.plaintext.plain.sasl.jaas.config, "
+        "listener.name.plaintext.scram-sha-512.connections.max.reauth.ms, sasl.enabled.mechanisms",
         "without effect, since no listener has TLS: listener.name.inside.ssl.truststore.location, "
-        "ssl.keystore.location",
+        "listener.name.plaintext.ssl.client.auth, ssl.keystore.location",
         "without effect, since the connection to ZooKeeper has no TLS: zookeeper.ssl.keystore.location",
         "without effect, since there are no delegation tokens: delegation.token.max.lifetime.ms",
     ]
@@ -126,9 +123,9 @@ def test_every_setting_of_security_has_a_verdict() -> None:
         assert verdicts.count(True) == 1, (name, verdicts)
 
 
-@pytest.mark.parametrize("name", ["ssl.client.auth", "principal.builder.class"])
 @pytest.mark.parametrize("prefix", ["", "listener.name.plaintext."])
-def test_a_running_broker_is_not_given_them(name: str, prefix: str) -> None:
+def test_a_running_broker_is_not_given_them(prefix: str) -> None:
+    name = "principal.builder.class"
     value = ASKING[name]
     with pytest.raises(ConfigError, match=name):
         BrokerConfig().require_dynamic({prefix + name: value}, for_one_broker=True)
@@ -136,6 +133,42 @@ def test_a_running_broker_is_not_given_them(name: str, prefix: str) -> None:
     assert kept == {"message.max.bytes": "5"}
     assert REFUSED[name] in str(problem)
     assert usable({prefix + name: value}, for_one_broker=True, ignored=[name]) == ({prefix + name: value}, [])
+
+
+def test_with_tls_and_sasl_only_what_java_alone_has_is_a_warning() -> None:
+    listeners = {"listeners": "SSL://:9093,SASL_PLAINTEXT://:9094", "inter.broker.listener.name": "SSL"}
+    others = {"ssl.client.auth": "required", "ssl.provider": "SunJSSE", "sasl.kerberos.service.name": "kafka"}
+    given = {**INERT, **others, **listeners, "sasl.login.refresh.window.factor": "0.5"}
+    assert sorted(BrokerConfig.load(None, given).warnings) == [
+        "without effect, since Ottla has no Kerberos: sasl.kerberos.service.name",
+        "without effect, since Ottla has no OAUTHBEARER yet: sasl.login.refresh.window.factor",
+        "without effect, since only Java's own libraries look at it: ssl.provider",
+        "without effect, since the connection to ZooKeeper has no TLS: zookeeper.ssl.keystore.location",
+        "without effect, since there are no delegation tokens: delegation.token.max.lifetime.ms",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listener", "client_auth", "is_open"),
+    [
+        ("PLAINTEXT", "required", True),
+        ("SSL", "none", True),
+        ("SSL", "requested", True),
+        ("SSL", "required", False),
+        ("SASL_PLAINTEXT", "none", False),
+        ("SASL_SSL", "none", False),
+    ],
+)
+def test_a_listener_on_every_address_that_asks_who_comes_is_none(
+    listener: str, client_auth: str, is_open: bool
+) -> None:
+    given = {
+        "listeners": f"{listener}://:9093",
+        "inter.broker.listener.name": listener,
+        f"listener.name.{listener.lower()}.ssl.client.auth": client_auth,
+    }
+    warnings = BrokerConfig.load(None, given).warnings
+    assert any("without authentication" in each for each in warnings) is is_open
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", ""])

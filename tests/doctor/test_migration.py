@@ -70,12 +70,14 @@ def test_settings_that_ottla_refuses_or_does_not_have(kafka: Apache, zookeeper: 
         "allow.everyone.if.no.acl.found": "true",
         "super.users": "User:ANONYMOUS",
         "inter.broker.protocol.version": "2.5",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,GSSAPI",
     }
     broker = kafka.broker("2.7.2", zookeeper=zookeeper, settings=settings)
     found = of(look(broker.port, zookeeper), BROKERS)
     problems = [finding.found for finding in found if finding.level is Level.PROBLEM]
     assert any("authorizer.class.name" in problem and "no authorizer" in problem for problem in problems)
     assert any("inter.broker.protocol.version=2.5" in problem for problem in problems)
+    assert any("sasl.enabled.mechanisms=SCRAM-SHA-256,GSSAPI: Ottla has no GSSAPI" in problem for problem in problems)
     assert [finding for finding in found if "super.users" in finding.found and finding.level is Level.WARNING]
 
 
@@ -98,20 +100,6 @@ NODES = {
         "/controller",
         {"version": 2, "brokerid": 3000, "timestamp": "1", "kraftControllerEpoch": 4},
         "on its way to KRaft",
-    ),
-    "TLS": (
-        "/brokers/ids/7",
-        {
-            "version": 5,
-            "host": None,
-            "port": -1,
-            "endpoints": ["SECURE://h:9093"],
-            "listener_security_protocol_map": {"SECURE": "SSL"},
-            "jmx_port": -1,
-            "timestamp": "1",
-            "features": {},
-        },
-        "broker 7 has listeners with SSL",
     ),
     "nonsense": ("/brokers/ids/8", {"version": 5}, "not a broker's registration"),
     "no topic": ("/brokers/topics/x", {"version": 2}, "nobody understands: x"),

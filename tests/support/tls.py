@@ -10,8 +10,6 @@ from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
 from tests.support.waiting import PATIENCE_S
 
-#: The environment of a broker that serves listeners with TLS.
-TLS = {"OTTLA_TLS": "1"}
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
@@ -36,7 +34,7 @@ def context(trusted: str, path: Path, own: Certified) -> ssl.SSLContext:
 def refused(brokers: Brokers, **settings: object) -> str:
     """The one line of a broker that does not start with these settings of its listener with TLS."""
     given = {"listeners": listeners(plaintext=free_port(), ssl=free_port()), **settings}
-    broker = brokers(settings=given, environment=TLS, wait=False)
+    broker = brokers(settings=given, wait=False)
     assert broker.process.wait(PATIENCE_S) == 1
     said = broker.log.read_text()
     assert "Traceback" not in said

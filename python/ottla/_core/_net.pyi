@@ -64,6 +64,22 @@ class Tls:
     ) -> Self: ...
 
 @final
+class TlsClient:
+    # As `Tls`. No certificates: none is shown to servers.
+    def __new__(
+        cls,
+        *,
+        certificates: str,
+        key: str,
+        trusted: str,
+        checks_name: bool,
+        protocols: list[str],
+        suites: list[str],
+    ) -> Self: ...
+    # Raises ValueError(how) if it does not come in at a server of that name, or does not trust it.
+    def check(self, server: Tls, host: str) -> None: ...
+
+@final
 class Hub:
     def __new__(
         cls,

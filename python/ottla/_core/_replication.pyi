@@ -63,9 +63,10 @@ class Fetcher:
     Times and sizes are those of Kafka's settings `replica.fetch.*` and `replica.socket.*`. `fetch_version`: 12, or 11
     for a leader that cannot tell where logs diverge. `batch_bytes_max`: the largest batch that a leader may have.
     `receive_buffer_bytes`: -1 for what the system gives. `greeting` begins a conversation on each new connection, on
-    the fetcher's thread: `next` is given the answer before (None at first) and returns the next request with its size;
-    in the end the seconds after which another connection is used, or None for ever. A Completion(token) with None
-    follows whenever there are events and were none before, again and again (`Server.listen_to`).
+    the fetcher's thread: `tls` is a TlsClient, or None for plain text; `next` is given the answer before (None at
+    first) and returns the next request with its size; in the end the seconds after which another connection is used, or
+    None for ever. A Completion(token) with None follows whenever there are events and were none before, again and again
+    (`Server.listen_to`).
 
     All fetchers of a broker share its `quota` and its places for `large` answers. While the quota is exceeded,
     throttled partitions that lag behind their leader's high watermark are left out.

@@ -33,7 +33,7 @@ def check(config: BrokerConfig) -> None:
     """
     tls.check(config)
     listeners.check(config)
-    between.security(config)
+    between.check(config)
 
 
 def check_new(config: BrokerConfig) -> None:
@@ -45,14 +45,16 @@ def check_new(config: BrokerConfig) -> None:
 
 
 class Addresses:
-    def __init__(self, config: BrokerConfig, server: Server, authentication: Authentication) -> None:
+    def __init__(
+        self, config: BrokerConfig, server: Server, authentication: Authentication, access: between.Access
+    ) -> None:
         self._config = config
         self._server = server
         self._authentication = authentication
         self._advertised: dict[str, Endpoint] = {}
         self.listening: list[Endpoint] = []
-        #: The listeners with TLS.
-        self.secured = Secured(server.hub)
+        #: What has TLS.
+        self.secured = Secured(server.hub, access)
 
     def listen(self) -> None:
         """Opens every listener. Raises OSError, naming the address, if one cannot be had, and ConfigError for one that

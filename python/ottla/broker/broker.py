@@ -20,6 +20,7 @@ from ottla._core import Disconnected
 from ottla.broker import addresses, connection_limits, identity, leaving, loggers, parts, reconfiguration, untold
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
+from ottla.broker.authentication.between import Access
 from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.fetch.session import FetchSessions
 from ottla.broker.groups import groups
@@ -110,7 +111,8 @@ class Broker:
             self.server.hub.measure(logs.directories.traffic)
         self.serving = Serving(self.server, nursery, lambda: self.config, is_measured=is_measured)
         self.authentication = parts.authentication(self, self.server.hub, self.serving.users)
-        self.addresses = Addresses(settings.config, self.server, self.authentication)
+        self.access = Access(settings.config)
+        self.addresses = Addresses(settings.config, self.server, self.authentication, self.access)
         self.deadlines = Deadlines()
         self.failing_directories = FailingDirectories(tree, broker_id, logs)
         self.metadata = MetadataCache()

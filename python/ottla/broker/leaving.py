@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from ottla.broker.authentication import between
 from ottla.coordination.tree import SessionState
 from ottla.errors import KafkaError, ProtocolError, check, counted
 from ottla.peers import Dialer
@@ -22,6 +21,7 @@ from ottla.wire.k07_controlled_shutdown import (
 )
 
 if TYPE_CHECKING:
+    from ottla.broker.authentication.between import Access
     from ottla.broker.metadata_cache import MetadataCache
     from ottla.config import BrokerConfig
     from ottla.controller.controller import Controller
@@ -43,6 +43,7 @@ class Leaving(Protocol):
     """The parts of a broker that leaving needs."""
 
     id: int
+    access: Access
     controller: Controller
     log: logging.Logger
     metadata: MetadataCache
@@ -101,7 +102,7 @@ async def _ask(broker: Leaving) -> list[tuple[str, int]]:
     if address is None:
         raise ConnectionError("no controller is known")
     timeout_ms = config.get_int("controller.socket.timeout.ms")
-    connection = await Dialer(str(broker.id), timeout_ms, between.security(config)).open(*address)
+    connection = await Dialer(str(broker.id), timeout_ms, broker.access).open(*address)
     try:
         request = ControlledShutdownRequest(broker.id, broker.registration.epoch)
         answer: ControlledShutdownResponse = await connection.call(

@@ -9,7 +9,6 @@ import os
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla._core import Hub
-from ottla.broker.authentication import between
 from ottla.broker.authentication.authentication import Authentication
 from ottla.broker.authentication.credentials import Credentials
 from ottla.broker.authentication.scram import Decoys
@@ -30,6 +29,7 @@ from ottla.replication.unclean_start import UncleanStart
 from ottla.transaction.service import Transactions
 
 if TYPE_CHECKING:
+    from ottla.broker.authentication.between import Access
     from ottla.broker.failing_directories import FailingDirectories
     from ottla.broker.standing import Standing
     from ottla.config import BrokerConfig
@@ -53,6 +53,7 @@ class Unfinished(Host, Protocol):
     cluster_id: str
     is_alone: bool
     tree: Tree
+    access: Access
     logs: LogManager
     failing_directories: FailingDirectories
     peers: Peers
@@ -106,7 +107,7 @@ def authentication(broker: Unfinished, hub: Hub, users: dict[int, str]) -> Authe
 
 def _dialer(broker: Unfinished, client_id: str, timeout: str) -> Dialer:
     """Opens connections to other brokers; `timeout` is the setting that says how long that may take."""
-    return Dialer(client_id, broker.config.get_int(timeout), between.security(broker.config))
+    return Dialer(client_id, broker.config.get_int(timeout), broker.access)
 
 
 def peers(broker: Unfinished) -> Peers:
@@ -163,9 +164,7 @@ def following(broker: Unfinished) -> Following:
         broker.id,
         broker.server,
         broker.peers,
-        Fetchers(
-            broker.id, lambda: broker.config, broker.throttles.follower, completions, between.security(broker.config)
-        ),
+        Fetchers(broker.id, lambda: broker.config, broker.throttles.follower, completions, broker.access),
         lambda: broker.config,
         address_known=broker.metadata.wait_until,
         truncate=broker.logs.truncate,

@@ -22,9 +22,7 @@ from ottla.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig
 
-_REST: Final = "principal.mapping.rules"
-#: Not a name that is read by itself: settings of TLS are not among the effective ones yet (see `ottla.broker.tls`).
-RULES: Final = f"ssl.{_REST}"
+RULES: Final = "ssl.principal.mapping.rules"
 #: `SslPrincipalMapper` of Kafka 2.7, which has the same letters in both of them.
 _RULE: Final = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLIT: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)", re.ASCII)

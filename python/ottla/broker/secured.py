@@ -1,4 +1,5 @@
-"""Open listeners with TLS, whose certificates are renewed while the broker runs (KIP-226).
+"""Certificates of TLS, renewed while the broker runs (KIP-226): those of open listeners, and those of connections to
+other brokers.
 
 New connections get what the settings and their files say; connections that are open go on. There are two causes:
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from ottla.broker import certificates, tls
+from ottla.broker.authentication import between
 from ottla.broker.distinguished_names import is_same, written
 from ottla.config import BROKER_SETTINGS, ConfigError
 from ottla.config.dynamic import changed
@@ -44,13 +46,14 @@ def settings(config: BrokerConfig) -> list[str]:
 
 
 class Secured:
-    """The certificates of a hub's open listeners, by the listener's name."""
+    """The certificates of a hub's open listeners, by the listener's name; and `access`, the way to other brokers."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, access: between.Access) -> None:
         self._hub = hub
+        self._access = access
         self._open: dict[str, tuple[Endpoint, Loaded]] = {}
         #: The files as they were looked at last. What was no good is not tried again before it changes.
-        self._seen: dict[str, tls.Stamp] = {}
+        self._seen: dict[str, tls.Stamp] = dict(access.files)
         self._any = trio.Event()
         #: One after another, so that what was read last holds.
         self._loading = trio.Lock()
@@ -77,6 +80,7 @@ class Secured:
             return False
         for endpoint in then.listeners:
             await self._load(then, endpoint)
+        await trio.to_thread.run_sync(between.check, then, abandon_on_cancel=True)
         return not any(map(_is_of_tls, names))
 
     async def load(self, config: Callable[[], BrokerConfig]) -> None:
@@ -90,6 +94,18 @@ class Secured:
                     continue
                 if loaded is not None:
                     self._take(endpoint.name, loaded)
+            await self._renew_access(config())
+
+    async def _renew_access(self, config: BrokerConfig) -> None:
+        before = self._access.security
+        try:
+            await trio.to_thread.run_sync(self._access.renew, config)
+        except ConfigError as error:
+            logger.error("%s; new connections to other brokers are secured as before", error)
+            return
+        self._seen |= self._access.files
+        if self._access.security != before:
+            logger.info("new connections to other brokers are secured as the settings and their files say now")
 
     def _take(self, name: str, new: Loaded) -> None:
         self._seen |= new.files
@@ -112,7 +128,7 @@ class Secured:
         await self._any.wait()
         while True:
             await trio.sleep(LOOK_S)
-            paths = {path for _, loaded in self._open.values() for path in loaded.files}
+            paths = {path for _, loaded in self._open.values() for path in loaded.files} | self._access.files.keys()
             found = await trio.to_thread.run_sync(tls.stamps, paths, abandon_on_cancel=True)
             if any(self._seen.get(path) != stamp for path, stamp in found.items()):
                 self._seen |= found

@@ -1,13 +1,11 @@
-"""TLS on listeners: the certificate, key and trusted certificates that Kafka's settings name, as PEM.
+"""TLS on listeners, and on the connections to other brokers: the certificate, key and trusted certificates that Kafka's
+settings name, as PEM.
 
 The settings are those of Kafka: `ssl.NAME`, or `listener.name.LISTENER.ssl.NAME` for one listener alone. Keys and
 certificates stand in a file (`keystore.location`, `truststore.location`) or in the settings themselves (KIP-651). Files
 are PEM or PKCS12; of a trust store in PKCS12, every certificate is trusted. PKCS12, and keys that are encrypted, need
 the package `cryptography`. A problem is said in one line, which names the setting, before the broker has opened
 anything.
-
-Listeners with TLS are served only where `OTTLA_TLS=1` is set (`ottla.config.security.serves_tls`), and none of these
-settings is among the effective ones (`ottla.config.effective`) before that is gone.
 """
 
 from __future__ import annotations
@@ -15,11 +13,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import ssl
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from ottla._core import Tls
+from ottla._core import Tls, TlsClient
 from ottla.broker import certificates, principals
 from ottla.config import ConfigError
 
@@ -33,11 +32,11 @@ logger = logging.getLogger("ottla.broker")
 _TYPES = ("PEM", "PKCS12", "JKS")
 _CONVERT = "keytool -importkeystore -srckeystore {file} -destkeystore {file}.p12 -deststoretype PKCS12"
 #: It decides whom to trust, and how.
-_ENGINE = "engine.factory.class"
+_ENGINE = "ssl.engine.factory.class"
 #: How PKCS12 begins.
 _DER = b"\x30"
-#: The settings that the parts of `ottla._core.Tls` come from, where it is not known better.
-_PARTS = {"protocols": "enabled.protocols", "suites": "cipher.suites"}
+#: The settings that the parts of `ottla._core.Tls` and `TlsClient` come from, where it is not known better.
+_PARTS = {"protocols": "ssl.enabled.protocols", "suites": "ssl.cipher.suites"}
 
 
 class _Text(NamedTuple):
@@ -95,26 +94,25 @@ def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Loaded | None:
         name = own.name(_ENGINE)
         raise own.wrong(name, f"{name}: Ottla runs no Java class that makes TLS engines; remove the setting")
     # As in Kafka 2.7: a client with SASL is asked for no certificate.
-    asks = "none" if endpoint.protocol == "SASL_SSL" else own.text("client.auth") or "none"
+    asks = "none" if endpoint.protocol == "SASL_SSL" else own.text("ssl.client.auth") or "none"
     trusted = own.truststore() if asks != "none" else None
-    places = {"certificates": chain, "key": keys} | ({"trusted": trusted} if trusted else {})
+    if asks != "none" and trusted is None:
+        name = own.name("ssl.truststore.location")
+        raise own.wrong(
+            name, f"{name} is not set, and {own.name('ssl.client.auth')}={asks}: no certificate could be accepted"
+        )
     given: _Given = {
         "certificates": "".join(chain.pem.of("CERTIFICATE")),
         "key": "".join(keys.pem.of("PRIVATE KEY")),
         "trusted": "".join(trusted.pem.of("CERTIFICATE")) if trusted else "",
         "client_auth": asks,
-        "protocols": config.get_list(own.name("enabled.protocols")),
-        "suites": config.get_list(own.name("cipher.suites")),
+        "protocols": config.get_list(own.name("ssl.enabled.protocols")),
+        "suites": config.get_list(own.name("ssl.cipher.suites")),
     }
     try:
         made = Tls(**given)
     except ValueError as error:
-        part, how = error.args
-        if (found := places.get(part)) is not None:
-            what = {"key": "the key ", "certificates": "the certificate "}.get(part, "")
-            raise own.wrong(found.setting, f"{found.place}: {what}{how}") from None
-        setting = own.name(_PARTS[part])
-        raise own.wrong(setting, f"{setting}: {how}") from None
+        raise own.unusable(error, keys, chain, trusted) from None
     rules = principals.setting(endpoint.name, config)
     try:
         principals.rules(config.get_str(rules) or "")
@@ -122,6 +120,59 @@ def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Loaded | None:
         raise own.wrong(rules, f"{rules}: {error}") from None
     digest = hashlib.sha256(repr(given).encode()).digest()
     return Loaded(made, chain.pem.of("CERTIFICATE"), chain.place, digest, files)
+
+
+def to_others(config: BrokerConfig, endpoint: Endpoint) -> Encryption:
+    """How this broker connects to the same listener, which has TLS, of others: they are shown the listener's own
+    certificate. As in Kafka, that must be one that this broker would trust. It must be for the host that the broker
+    advertises, too, which Kafka does not look at before it connects to itself. Raises ConfigError.
+    """
+    own = _Settings(config, endpoint)
+    files = stamps(own.paths())
+    keys, chain = own.keystore()
+    trusted = own.truststore() or own.of_system()
+    checked = own.name("ssl.endpoint.identification.algorithm")
+    algorithm = config.get_str(checked) or ""
+    if algorithm.lower() not in ("", "https"):
+        raise own.wrong(checked, f"{checked}={algorithm}: it is https, or empty to accept a certificate for any host")
+    own_chain = "".join(chain.pem.of("CERTIFICATE"))
+    authorities = "".join(trusted.pem.of("CERTIFICATE"))
+    key = "".join(keys.pem.of("PRIVATE KEY"))
+    protocols = config.get_list(own.name("ssl.enabled.protocols"))
+    suites = config.get_list(own.name("ssl.cipher.suites"))
+    advertised = next((each for each in config.advertised_listeners if each.name == endpoint.name), endpoint)
+    host = None if advertised.is_wildcard else advertised.host
+    try:
+        client = TlsClient(
+            certificates=own_chain,
+            key=key,
+            trusted=authorities,
+            checks_name=bool(algorithm) and host is not None,
+            protocols=protocols,
+            suites=suites,
+        )
+    except ValueError as error:
+        raise own.unusable(error, keys, chain, trusted) from None
+    listener = of_listener(config, endpoint)
+    assert listener is not None, "a listener without TLS"
+    try:
+        client.check(listener.tls, host or "localhost")
+    except ValueError as error:
+        raise own.wrong(
+            chain.setting,
+            f"brokers connect to each other through this listener, and this one cannot connect to itself at "
+            f"{host or 'any host'} ({error}): see {chain.place}, and {trusted.place}, which says whom brokers trust",
+        ) from None
+    versions = sorted(protocols)
+    fields: _Fields = {
+        "keystore_key": key,
+        "keystore_certificate_chain": own_chain,
+        "truststore_certificates": authorities,
+        "checks_name": bool(algorithm),
+        "tls_versions": (versions[0], versions[-1]),
+        "cipher_suites": tuple(suites),
+    }
+    return Encryption(fields, files)
 
 
 def warn_of_expiry(endpoint: Endpoint, loaded: Loaded) -> None:
@@ -140,6 +191,24 @@ def warn_of_expiry(endpoint: Endpoint, loaded: Loaded) -> None:
         )
 
 
+class _Fields(TypedDict):
+    """Those of `ottla.client.Security` that are of TLS."""
+
+    keystore_key: str
+    keystore_certificate_chain: str
+    truststore_certificates: str
+    checks_name: bool
+    tls_versions: tuple[str, str]
+    cipher_suites: tuple[str, ...]
+
+
+class Encryption(NamedTuple):
+    """TLS of connections to other brokers. files: those that were read, as they were before."""
+
+    fields: _Fields
+    files: dict[str, Stamp]
+
+
 class _Given(TypedDict):
     """The arguments of `Tls`."""
 
@@ -151,6 +220,18 @@ class _Given(TypedDict):
     suites: list[str]
 
 
+class _Store(NamedTuple):
+    """The settings of a file with keys or certificates."""
+
+    location: str
+    type: str
+    password: str
+
+
+_KEYSTORE = _Store("ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.password")
+_TRUSTSTORE = _Store("ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.password")
+
+
 class _Settings:
     """The ssl.* settings of one listener."""
 
@@ -158,66 +239,86 @@ class _Settings:
         self._config = config
         self._endpoint = endpoint
 
-    def name(self, rest: str) -> str:
+    def name(self, setting: str) -> str:
         """The listener's own setting, or that of all listeners if it has none."""
-        own = f"listener.name.{self._endpoint.name.lower()}.ssl.{rest}"
-        return own if self._config.is_set(own) else f"ssl.{rest}"
+        own = f"listener.name.{self._endpoint.name.lower()}.{setting}"
+        return own if self._config.is_set(own) else setting
 
-    def text(self, rest: str) -> str | None:
-        return self._config.get_str(self.name(rest)) or None
+    def text(self, setting: str) -> str | None:
+        return self._config.get_str(self.name(setting)) or None
 
     def wrong(self, setting: str, message: str) -> ConfigError:
         return ConfigError(setting, f"listener {self._endpoint}: {message}")
 
     def paths(self) -> list[str]:
         """The files that may be read."""
-        return [path for store in ("keystore", "truststore") if (path := self.text(f"{store}.location"))]
+        return [path for store in (_KEYSTORE, _TRUSTSTORE) if (path := self.text(store.location))]
 
     def keystore(self) -> tuple[_Text, _Text]:
         """The key, and the certificates: both are in one file, or each is in a setting of its own."""
-        key, chain = self.text("keystore.key"), self.text("keystore.certificate.chain")
+        key, chain = self.text("ssl.keystore.key"), self.text("ssl.keystore.certificate.chain")
         if key is None and chain is None:
-            found = self._file("keystore")
+            found = self._file(_KEYSTORE)
             if found is None:
-                name = self.name("keystore.location")
+                name = self.name("ssl.keystore.location")
                 raise self.wrong(name, f"{name} is not set: a file with the key and its certificate is needed")
-            if (self.text("keystore.type") or "").upper() != "PEM":
+            if (self.text("ssl.keystore.type") or "").upper() != "PEM":
                 self._check_password()
             return self._plain(found), found
-        for rest, text in (("keystore.key", key), ("keystore.certificate.chain", chain)):
+        for setting, text in (("ssl.keystore.key", key), ("ssl.keystore.certificate.chain", chain)):
             if text is None:
                 raise self.wrong(
-                    self.name(rest),
-                    f"{self.name(rest)} is not set; ssl.keystore.key and ssl.keystore.certificate.chain come together",
+                    self.name(setting),
+                    f"{self.name(setting)} is not set; ssl.keystore.key and ssl.keystore.certificate.chain come "
+                    "together",
                 )
-        return self._plain(self._own("keystore.key", key or "")), self._own("keystore.certificate.chain", chain or "")
+        keys = self._plain(self._own("ssl.keystore.key", key or ""))
+        return keys, self._own("ssl.keystore.certificate.chain", chain or "")
 
-    def truststore(self) -> _Text:
-        """The certificates of the authorities that sign the certificates of clients, and of clients themselves."""
-        text = self.text("truststore.certificates")
-        found = self._file("truststore") if text is None else None
-        if text is not None:
-            found = self._own("truststore.certificates", text)
-        if found is None:
-            asked = self.name("client.auth")
-            name = self.name("truststore.location")
-            raise self.wrong(
-                name, f"{name} is not set, and {asked}={self.text('client.auth')}: no certificate could be accepted"
-            )
-        return found
+    def truststore(self) -> _Text | None:
+        """The certificates of the authorities that sign those of the other side, and of the other side itself. None:
+        the settings name none.
+        """
+        if (text := self.text("ssl.truststore.certificates")) is not None:
+            return self._own("ssl.truststore.certificates", text)
+        return self._file(_TRUSTSTORE)
 
-    def _own(self, rest: str, text: str) -> _Text:
+    def of_system(self) -> _Text:
+        """The authorities that this machine trusts."""
         from ottla.client.stores import pem
 
-        setting = self.name(rest)
-        return _Text(pem(text), setting, setting)
+        setting = self.name("ssl.truststore.location")
+        path = ssl.get_default_verify_paths().cafile
+        if path is None:
+            raise self.wrong(
+                setting,
+                f"{setting} is not set, and this machine has no list of authorities: no broker could be trusted",
+            )
+        with open(path, encoding="latin-1") as file:
+            return _Text(pem(file.read()), setting, f"{setting} is not set, and {path}")
 
-    def _file(self, store: str) -> _Text | None:
+    def unusable(self, error: ValueError, keys: _Text, chain: _Text, trusted: _Text | None) -> ConfigError:
+        """The same error of `Tls` or `TlsClient`, by the place where the part that is wrong comes from."""
+        part, how = error.args
+        found = {"certificates": chain, "key": keys, "trusted": trusted}.get(part)
+        if found is not None:
+            what = {"key": "the key ", "certificates": "the certificate "}.get(part, "")
+            return self.wrong(found.setting, f"{found.place}: {what}{how}")
+        setting = self.name(_PARTS[part])
+        return self.wrong(setting, f"{setting}: {how}")
+
+    def _own(self, setting: str, text: str) -> _Text:
+        from ottla.client.stores import pem
+
+        name = self.name(setting)
+        return _Text(pem(text), name, name)
+
+    def _file(self, store: _Store) -> _Text | None:
         """A store's file. None: no file is named."""
         from ottla.client.stores import JKS, is_pem, pem, read_pkcs12
 
-        setting, kind = self.name(f"{store}.location"), self.name(f"{store}.type")
-        path, type_ = self.text(f"{store}.location"), (self.text(f"{store}.type") or "").upper()
+        setting, kind = self.name(store.location), self.name(store.type)
+        path, type_ = self.text(store.location), (self.text(store.type) or "").upper()
         if path is None:
             return None
         if type_ not in _TYPES:
@@ -240,19 +341,19 @@ class _Settings:
             raise self.wrong(kind, f"{place} is {is_}, and {kind} is {type_}; set {kind}={other}")
         if type_ == "PEM":
             return _Text(pem(content.decode("latin-1")), setting, place)
-        password = self.name(f"{store}.password")
+        password = self.name(store.password)
         try:
-            return _Text(read_pkcs12(place, content, self.text(f"{store}.password"), password), setting, place)
+            return _Text(read_pkcs12(place, content, self.text(store.password), password), setting, place)
         except ValueError as error:
             raise self.wrong(password, str(error)) from None
 
     def _check_password(self) -> None:
         """In PKCS12, a key has no password but that of the file."""
-        setting, password = self.name("key.password"), self.text("key.password")
-        if password not in (None, self.text("keystore.password")):
+        setting, password = self.name("ssl.key.password"), self.text("ssl.key.password")
+        if password not in (None, self.text("ssl.keystore.password")):
             raise self.wrong(
                 setting,
-                f"{setting} is not {self.name('keystore.password')}: in a store of the type PKCS12 both are one; "
+                f"{setting} is not {self.name('ssl.keystore.password')}: in a store of the type PKCS12 both are one; "
                 "remove it",
             )
 
@@ -263,8 +364,8 @@ class _Settings:
         keys = found.pem.of("PRIVATE KEY")
         if not any("ENCRYPTED" in key for key in keys):
             return found
-        setting = self.name("key.password")
-        if (password := self.text("key.password")) is None:
+        setting = self.name("ssl.key.password")
+        if (password := self.text("ssl.key.password")) is None:
             raise self.wrong(setting, f"{found.place}: the key is encrypted, and {setting} is not set")
         try:
             from cryptography.hazmat.primitives import serialization

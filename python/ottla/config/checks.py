@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.config.layers import Layers
 from ottla.config.listeners import WILDCARDS, check_advertised
-from ottla.config.security import check_security, serves, serves_between_brokers
+from ottla.config.security import check_security
 from ottla.config.values import ConfigError, InvalidValue
 from ottla.kafka import PROTOCOLS
 
@@ -23,7 +23,6 @@ def check_together(config: Layers) -> None:
     _check_log(config)
     _check_replication(config)
     _check_connections(config)
-    _check_protocols(config)
     check_security(config)
     _check_listeners(config)
 
@@ -108,11 +107,6 @@ def _check_listeners(config: Layers) -> None:
         )
     protocol = config.get_str("security.inter.broker.protocol")
     _need(protocol in PROTOCOLS, "security.inter.broker.protocol", f"it must be one of {', '.join(PROTOCOLS)}")
-    _need(
-        serves_between_brokers(protocol or ""),
-        "security.inter.broker.protocol",
-        f"Ottla does not serve {protocol} yet; only PLAINTEXT is possible between brokers",
-    )
     check_advertised(config.advertised_listeners, config.listeners, config.inter_broker_listener)
     if control := config.get_str("control.plane.listener.name"):
         names = [endpoint.name for endpoint in config.advertised_listeners]
@@ -128,15 +122,4 @@ def _check_listeners(config: Layers) -> None:
                 endpoint.host not in WILDCARDS,
                 "advertised.listeners",
                 f"{endpoint} is no address that a client could connect to; name a host",
-            )
-
-
-def _check_protocols(config: Layers) -> None:
-    for endpoint in config.listeners:
-        is_between_brokers = endpoint.name in config.listeners_between_brokers
-        if not (serves_between_brokers if is_between_brokers else serves)(endpoint.protocol):
-            raise ConfigError(
-                "listeners",
-                f"listeners: {endpoint} asks for {endpoint.protocol}, which Ottla does not serve yet; "
-                "only PLAINTEXT is possible",
             )

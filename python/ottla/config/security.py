@@ -1,22 +1,22 @@
 """Settings that protect a broker of Kafka's and that Ottla cannot obey: which are refused, and which are inert.
 
 A setting is refused if it asks for protection that Ottla does not have. Serving without the protection would look
-like serving with it. A setting is inert if Kafka would not act on it either, given listeners without TLS and SASL: a
-key store without a listener that uses it. Inert settings are named in a warning.
+like serving with it. A setting is inert if nothing acts on it, in Kafka neither: a key store without a listener that
+uses it; or if it tunes Java's own libraries, or what Ottla has not. Inert settings are named in a warning.
 
 `security.settings.ignored` names refused settings whose absence the owner of the broker accepts.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from ottla.config.layers import Layers
 from ottla.config.names import base_setting
 from ottla.config.values import ConfigError, InvalidValue, parse
+from ottla.kafka import PROTOCOLS
 
 IGNORED: Final = "security.settings.ignored"
 
@@ -24,12 +24,9 @@ REFUSED: Final[dict[str, str]] = {
     "alter.config.policy.class.name": (
         "Ottla runs no Java policy for changes of settings, so every valid change is made"
     ),
-    "authorizer.class.name": "Ottla has no authorizer yet, so everybody who can connect may do everything",
+    "authorizer.class.name": "Ottla has no authorizer yet, so everybody who is let in may do everything",
     "client.quota.callback.class": (
         "Ottla runs no Java class that decides quotas, so only the quotas that Ottla itself knows hold"
-    ),
-    "connections.max.reauth.ms": (
-        "Ottla has no authentication yet, so a connection stays open without proving again who it belongs to"
     ),
     "create.topic.policy.class.name": "Ottla runs no Java policy for new topics, so every valid topic is created",
     "delegation.token.master.key": (
@@ -38,9 +35,8 @@ REFUSED: Final[dict[str, str]] = {
     "delegation.token.secret.key": (
         "Ottla has no delegation tokens yet, so clients connect without a token or any other proof of who they are"
     ),
-    "principal.builder.class": "Ottla runs no Java principal builder, so every client is User:ANONYMOUS",
+    "principal.builder.class": "Ottla runs no Java principal builder, so clients are named as Kafka's own names them",
     "security.providers": "Ottla does not use Java's security providers, so its own cryptography is used instead",
-    "ssl.client.auth": "Ottla has no listeners with TLS yet, so no client is asked for a certificate",
     "zookeeper.set.acl": (
         "Ottla sets no access rules in ZooKeeper yet, so everybody who reaches ZooKeeper may read and change what "
         "Ottla writes there, users' stored credentials included"
@@ -53,15 +49,27 @@ and later call the master key.
 
 _HARMLESS: Final = {
     "principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-    "ssl.client.auth": "none",
 }
 """Values that ask for nothing, beside false, an empty text and numbers up to 0."""
 
-_DELAY: Final = "connection.failed.authentication.delay.ms"
-_OF_SASL: Final = (_DELAY, "connections.max.reauth.ms")
+_WITHOUT_TLS: Final = "no listener has TLS"
+_WITHOUT_SASL: Final = "no listener has SASL"
 INERT: Final = (
-    (("ssl.*",), "no listener has TLS"),
-    (("sasl.*", _DELAY), "no listener has SASL"),
+    (("ssl.*",), _WITHOUT_TLS),
+    (("sasl.*", "connection.failed.authentication.delay.ms", "connections.max.reauth.ms"), _WITHOUT_SASL),
+    (("sasl.kerberos.*",), "Ottla has no Kerberos"),
+    (("sasl.login.refresh.*",), "Ottla has no OAUTHBEARER yet"),
+    (
+        (
+            "sasl.client.callback.handler.class",
+            "ssl.keymanager.algorithm",
+            "ssl.protocol",
+            "ssl.provider",
+            "ssl.secure.random.implementation",
+            "ssl.trustmanager.algorithm",
+        ),
+        "only Java's own libraries look at it",
+    ),
     (("delegation.token.*",), "there are no delegation tokens"),
     (("zookeeper.ssl.*",), "the connection to ZooKeeper has no TLS"),
     (
@@ -69,63 +77,9 @@ INERT: Final = (
         "there is no authorizer, and everybody who can connect may do everything",
     ),
 )
-"""Settings that are not refused and have no effect, and why; `*` is any rest of a name."""
-
-
-def serves_tls() -> bool:
-    """True if listeners with TLS are served: only for tests, where a variable says so, as long as parts are missing."""
-    return os.environ.get("OTTLA_TLS") == "1"
-
-
-IDLE_IF_SERVED: Final = frozenset(
-    {
-        "sasl.client.callback.handler.class",  # of brokers as clients of each other
-        "sasl.kerberos.kinit.cmd",
-        "sasl.kerberos.min.time.before.relogin",
-        "sasl.kerberos.principal.to.local.rules",
-        "sasl.kerberos.service.name",
-        "sasl.kerberos.ticket.renew.jitter",
-        "sasl.kerberos.ticket.renew.window.factor",
-        "sasl.login.refresh.buffer.seconds",
-        "sasl.login.refresh.min.period.seconds",
-        "sasl.login.refresh.window.factor",
-        "sasl.login.refresh.window.jitter",
-        "ssl.endpoint.identification.algorithm",  # of brokers as clients of each other
-        "ssl.keymanager.algorithm",
-        "ssl.protocol",  # ssl.enabled.protocols says all
-        "ssl.provider",
-        "ssl.secure.random.implementation",
-        "ssl.trustmanager.algorithm",
-    }
-)
-"""Settings that have no effect where listeners have TLS and SASL either: most of them are of Java, or of Kerberos."""
-
-
-def serves_sasl() -> bool:
-    """True if listeners with SASL are served: only for tests, as those with TLS."""
-    return os.environ.get("OTTLA_SASL") == "1"
-
-
-def serves(protocol: str) -> bool:
-    """True if listeners for clients may have this protocol."""
-    has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL")
-    return (not has_tls or serves_tls()) and (not has_sasl or serves_sasl())
-
-
-def serves_between_brokers(protocol: str) -> bool:
-    """True if brokers may talk to each other by this protocol. They do not speak TLS yet."""
-    return serves(protocol) and not protocol.endswith("SSL")
-
-
-def is_served(name: str) -> bool:
-    """True if a setting is of listeners with TLS or with SASL, and these are served."""
-    return (serves_tls() and base_name(name).startswith("ssl.")) or (serves_sasl() and is_of_sasl(name))
-
-
-def is_of_sasl(name: str) -> bool:
-    """True if a setting is of listeners with SASL."""
-    base = base_name(name)
-    return base.startswith("sasl.") or base in _OF_SASL
+"""Settings that are not refused and have no effect, and why; `*` is any rest of a name. The first reason that there is
+holds.
+"""
 
 
 def base_name(name: str) -> str:
@@ -138,17 +92,26 @@ def base_name(name: str) -> str:
     return re.sub(r"^listener\.name\.[^.]+\.", "", name)
 
 
-def inert_because(name: str) -> str | None:
+def inert_because(name: str, protocols: Iterable[str] = PROTOCOLS) -> str | None:
     """Why a setting of security has no effect; None for a setting that is refused, has an effect, or is of other
-    concern.
+    concern. `protocols` are those of the listeners.
     """
     base = base_name(name)
-    if base in REFUSED or is_served(name):
+    if base in REFUSED:
         return None
+    is_so = {
+        _WITHOUT_TLS: not any(each.endswith("SSL") for each in protocols),
+        _WITHOUT_SASL: not any(each.startswith("SASL") for each in protocols),
+    }
     for names, reason in INERT:
-        if any(base.startswith(name[:-1]) if name.endswith("*") else base == name for name in names):
+        if is_so.get(reason, True) and any(_is_one_of(base, name) for name in names):
             return reason
     return None
+
+
+def _is_one_of(base: str, name: str) -> bool:
+    """True if a row's name stands for this setting, too."""
+    return base.startswith(name[:-1]) if name.endswith("*") else base == name
 
 
 def is_understood(name: str) -> bool:
@@ -165,7 +128,7 @@ def refusal(name: str, text: str, ignored: Collection[str]) -> ConfigError | Non
     `ignored` is the value of `security.settings.ignored`.
     """
     base = base_name(name)
-    if base not in REFUSED or name in ignored or base in ignored or is_served(name) or not _asks(name, base, text):
+    if base not in REFUSED or name in ignored or base in ignored or not _asks(name, base, text):
         return None
     setting = base_setting(name)
     shown = name if setting is None or setting.is_sensitive else f"{name}={text.strip()}"

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from ottla.config.effective import EFFECTIVE
 from ottla.config.layers import Layers
+from ottla.config.listeners import Endpoint
 from ottla.config.names import base_setting
 from ottla.config.protocol import OLDEST
-from ottla.config.security import IDLE_IF_SERVED, IGNORED, REFUSED, base_name, inert_because, is_served, refusal
+from ottla.config.security import IGNORED, REFUSED, base_name, inert_because, refusal
 from ottla.config.table import BROKER_SETTINGS
 
 #: Settings for several brokers, and what they do to one that is alone.
@@ -36,7 +37,7 @@ def of_start(config: Layers) -> list[str]:
     return [
         *_exposed(config),
         *_ignored(config),
-        *_inert(config.static),
+        *_inert(config),
         *_ineffective(config.static),
         *_alone(config),
         *_old(config),
@@ -44,7 +45,7 @@ def of_start(config: Layers) -> list[str]:
 
 
 def _exposed(config: Layers) -> Iterator[str]:
-    if wildcards := [str(endpoint) for endpoint in config.listeners if endpoint.is_wildcard]:
+    if wildcards := [str(each) for each in config.listeners if each.is_wildcard and not _asks_who_comes(config, each)]:
         yield (
             f"{', '.join(wildcards)} listens on every address of this machine, without authentication: everybody who "
             "can connect may read, write and delete everything; name one address, such as 127.0.0.1, or let a "
@@ -55,6 +56,15 @@ def _exposed(config: Layers) -> Iterator[str]:
         yield f"metrics.listener={address} listens on every address of this machine, without a password"
 
 
+def _asks_who_comes(config: Layers, endpoint: Endpoint) -> bool:
+    """True if nobody is served through a listener who has not said who it is."""
+    if endpoint.protocol != "SSL":
+        return endpoint.protocol.startswith("SASL")
+    setting = "ssl.client.auth"
+    own = f"listener.name.{endpoint.name.lower()}.{setting}"
+    return config.get_str(own if config.is_set(own) else setting) == "required"
+
+
 def _ignored(config: Layers) -> Iterator[str]:
     ignored = config.get_list(IGNORED)
     for name, text in config.static.items():
@@ -62,10 +72,11 @@ def _ignored(config: Layers) -> Iterator[str]:
             yield f"{name} is ignored, as {IGNORED} says: {REFUSED[base_name(name)]}"
 
 
-def _inert(names: Iterable[str]) -> Iterator[str]:
+def _inert(config: Layers) -> Iterator[str]:
+    protocols = {endpoint.protocol for endpoint in config.listeners}
     by_reason: dict[str, list[str]] = {}
-    for name in names:
-        if reason := inert_because(name):
+    for name in config.static:
+        if reason := inert_because(name, protocols):
             by_reason.setdefault(reason, []).append(name)
     for reason, found in by_reason.items():
         yield f"without effect, since {reason}: {', '.join(sorted(found))}"
@@ -74,11 +85,7 @@ def _inert(names: Iterable[str]) -> Iterator[str]:
 def _ineffective(names: Iterable[str]) -> Iterator[str]:
     known = {name: setting.name for name in names if (setting := base_setting(name))}
     has_effect = EFFECTIVE | REFUSED.keys()
-    idle = [
-        name
-        for name, base in known.items()
-        if base not in has_effect and not inert_because(name) and (not is_served(name) or base in IDLE_IF_SERVED)
-    ]
+    idle = [name for name, base in known.items() if base not in has_effect and not inert_because(name)]
     if idle:
         yield f"without effect in this version of Ottla: {', '.join(sorted(idle))}"
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ottla.client.security import MECHANISMS
 from ottla.config import ConfigError
 from ottla.config.broker import Source
 from ottla.config.effective import EFFECTIVE
@@ -41,6 +42,7 @@ TOPIC_FIELDS: Final = frozenset({"version", "partitions", "adding_replicas", "re
 STATE_FIELDS: Final = frozenset({"version", "leader", "leader_epoch", "isr", "controller_epoch"})
 #: Settings of tiered storage (KIP-405), which no release of 2.x has.
 TIERED: Final = frozenset({"remote.log.storage.system.enable", "remote.storage.enable"})
+MECHANISMS_SETTING: Final = "sasl.enabled.mechanisms"
 #: The settings of a running broker's own place in the cluster: the new broker has its own.
 OWN: Final = frozenset({"listeners", "advertised.listeners", "broker.id", "log.dirs", "log.dir", "zookeeper.connect"})
 #: Sources of a setting that somebody has set, by their numbers on the wire.
@@ -112,6 +114,8 @@ def _refused(settings: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
     for name, value in sorted(settings.items()):
         if name in TIERED and value == "true":
             yield f"{name}=true: Ottla has no tiered storage", "bring the segments back, and turn it off"
+        elif base_name(name) == MECHANISMS_SETTING and (others := _other_mechanisms(value)):
+            yield f"{name}={value}: Ottla has no {', '.join(others)}", f"move their clients to {', '.join(MECHANISMS)}"
         elif base_name(name) in REFUSED:
             # The value of a password is not told; that there is one is enough.
             if (error := refusal(name, "set" if value is None else value, ())) is not None:
@@ -121,6 +125,10 @@ def _refused(settings: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
                 check(name, parse(name, setting.type, value), setting.valid)
             except ConfigError as error:
                 yield str(error), "give it a value that Ottla takes"
+
+
+def _other_mechanisms(value: str | None) -> list[str]:
+    return [each for each in re.split(r"\s*,\s*", (value or "").strip()) if each and each not in MECHANISMS]
 
 
 def _is_without_effect(name: str) -> bool:
@@ -162,18 +170,9 @@ async def _of_cluster(tree: Tree) -> _Found:
         if node is None:
             continue
         try:
-            endpoints = BrokerRegistration.decode(name, node.data).endpoints
+            BrokerRegistration.decode(name, node.data)
         except MalformedNode as error:
             found.append((True, str(error), "no broker understands it; look at who writes it"))
-            continue
-        if secured := sorted({endpoint.protocol for endpoint in endpoints} - {"PLAINTEXT"}):
-            found.append(
-                (
-                    True,
-                    f"broker {name} has listeners with {', '.join(secured)}",
-                    "Ottla's listeners are PLAINTEXT; keep Kafka until Ottla has the others",
-                )
-            )
     return found
 
 

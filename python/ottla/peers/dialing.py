@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import trio
 
@@ -17,40 +17,49 @@ class Dialer:
     """Opens connections to the inter-broker listeners of others.
 
     `client_id` is the name by which the others know the connection, `timeout_ms` what opening it and each answer may
-    take. Versions are not negotiated: `inter.broker.protocol.version` decides them, as in Kafka; but those of the
-    requests that say who this broker is, where `security` wants that.
+    take. `security` is asked for each connection how it is secured. Versions are not negotiated:
+    `inter.broker.protocol.version` decides them, as in Kafka; but those of the requests that say who this broker is,
+    where others want that.
     """
 
-    def __init__(self, client_id: str, timeout_ms: int, security: Security | None = None) -> None:
+    def __init__(self, client_id: str, timeout_ms: int, security: Callable[[], Security | None] = lambda: None) -> None:
         self._client_id = client_id
         self.timeout_ms = timeout_ms
         self._security = security
 
     async def open(self, host: str, port: int) -> Connection:
         """Connects. Raises OSError if nobody answers there in time, or this broker is not let in."""
+        security = self._security()
         try:
             return await Connection.connect(
                 host,
                 port,
                 self._client_id,
                 timeout_ms=self.timeout_ms,
-                negotiate=self._security is not None,
-                security=self._security,
+                negotiate=security is not None and security.sasl,
+                security=security,
             )
         except KafkaError as refused:
             raise ConnectionLost(str(refused)) from refused
 
     async def greet(self, stream: trio.SocketStream, host: str, port: int) -> None:
-        """Says on a connection that is open who this broker is, if others want to know.
+        """Begins TLS on a connection that is open and says who this broker is, as far as others want that.
 
         Raises KafkaError: they do not let it in. OSError, ProtocolError: they do not answer.
         """
-        if self._security is None:
+        security = self._security()
+        if security is None:
             return
-        connection = Connection(stream, self._client_id, host=host, port=port, security=self._security)
         try:
             with trio.fail_after(self.timeout_ms / 1000):
-                await connection.introduce()
+                opened: trio.abc.Stream = stream
+                if security.tls:
+                    from ottla.client.tls import encrypted
+
+                    opened = await encrypted(stream, host, port, security)
+                if security.sasl:
+                    connection = Connection(opened, self._client_id, host=host, port=port, security=security)
+                    await connection.introduce()
         except trio.TooSlowError:
             raise TimeoutError(f"{host}:{port} did not answer") from None
 
@@ -58,4 +67,4 @@ class Dialer:
         """The requests that the broker there lacks of those that are needed, in words; None if it has all, or does not
         say.
         """
-        return await lacking(host, port, self._client_id, needed, self.timeout_ms)
+        return await lacking(host, port, self._client_id, needed, self.timeout_ms, self._security())

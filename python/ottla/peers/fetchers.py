@@ -26,7 +26,8 @@ class Fetchers:
     """Makes fetchers, each with a connection of its own.
 
     `config` gives the settings of the moment. `quota` is for what is fetched of throttled partitions. Fetchers report
-    to `completions`. `security` says who this broker is to leaders that want to know.
+    to `completions`. `security` is asked for each connection how it is secured, and who this
+    broker is to leaders that want to know.
 
     tells_divergence: A leader says in its answers where the logs part, by `inter.broker.protocol.version`.
     """
@@ -37,7 +38,7 @@ class Fetchers:
         config: Callable[[], BrokerConfig],
         quota: ReplicationQuota,
         completions: Completions,
-        security: Security | None = None,
+        security: Callable[[], Security | None] = lambda: None,
     ) -> None:
         self._broker_id = broker_id
         self._config = config
@@ -53,7 +54,7 @@ class Fetchers:
         """
         config = self._config()
         client_id = f"broker-{self._broker_id}-fetcher-{number}"
-        security = self._security
+        is_secured = self._security() is not None
         return Fetcher(
             host=host,
             port=port,
@@ -72,7 +73,7 @@ class Fetchers:
             large=self._large,
             completions=self._completions,
             token=token,
-            greeting=None if security is None else Greeting(security, client_id, place(host, port)),
+            greeting=Greeting(self._security, client_id, place(host, port)) if is_secured else None,
         )
 
     async def lacking(self, host: str, port: int, needed: Iterable[Needed]) -> str | None:
@@ -81,7 +82,8 @@ class Fetchers:
         """
         client_id = f"broker-{self._broker_id}-fetcher"
         timeout_ms = self._config().get_int("replica.socket.timeout.ms")
-        return await lacking(host, port, client_id, [(FETCH, self._fetch_version), *needed], timeout_ms)
+        fetch = FETCH, self._fetch_version
+        return await lacking(host, port, client_id, [fetch, *needed], timeout_ms, self._security())
 
     @property
     def _fetch_version(self) -> int:

@@ -8,20 +8,30 @@ once that happened, for the log.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.client.connection import Connection
 from ottla.errors import KafkaError, ProtocolError
 from ottla.wire.schema import Api
 
+if TYPE_CHECKING:
+    from ottla.client.security import Security
+
 Needed = tuple[Api[Any, Any], int]
 """An API, and the version in which it is asked for."""
 
 
-async def lacking(host: str, port: int, client_id: str, needed: Iterable[Needed], timeout_ms: float) -> str | None:
+async def lacking(
+    host: str,
+    port: int,
+    client_id: str,
+    needed: Iterable[Needed],
+    timeout_ms: float,
+    security: Security | None = None,
+) -> str | None:
     """Says in words which requests the broker there lacks of those needed; None if it has all, or does not say."""
     try:
-        connection = await Connection.connect(host, port, client_id, timeout_ms=timeout_ms)
+        connection = await Connection.connect(host, port, client_id, timeout_ms=timeout_ms, security=security)
     except (OSError, ProtocolError, KafkaError):
         return None
     offered = connection.protocol.versions

@@ -5,6 +5,7 @@
 
 mod clients;
 mod hubs;
+mod servers;
 mod settings;
 
 use std::io::IoSlice;

@@ -1,10 +1,16 @@
-//! Certificates (X.509, RFC 5280): the parts that a broker looks at. Whoever reads one here has another one check it.
+//! Certificates (X.509, RFC 5280): the parts that a broker looks at. Each is checked by somebody else, too.
 
 use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
 
 const UTC_TIME: u8 = 23;
+const OBJECT_IDENTIFIER: u8 = 6;
 const VERSION: u8 = 0xA0;
+const EXTENSIONS: u8 = 0xA3;
+const DNS_NAME: u8 = 0x82;
+/// subjectAltName (2.5.29.17) and commonName (2.5.4.3).
+const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1D, 0x11];
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// YYYYMMDDhhmmss: as text, moments are in their order.
 const MOMENT_BYTES: usize = 14;
 
@@ -16,6 +22,8 @@ pub struct Certificate<'a> {
     end: Moment,
     /// The name of whom it belongs to, as DER.
     pub subject: &'a [u8],
+    /// Behind the name: the key, and extensions.
+    rest: &'a [u8],
 }
 
 impl<'a> Certificate<'a> {
@@ -38,7 +46,52 @@ impl<'a> Certificate<'a> {
             begin,
             end,
             subject,
+            rest: signed,
         })
+    }
+
+    /// True if it is for a host by its common name, as certificates were before they had alternative names. One that
+    /// names hosts there is for those alone (RFC 2818, 3.1).
+    pub fn is_for_by_common_name(&self, host: &str) -> bool {
+        if self.has_dns_names() {
+            return false;
+        }
+        let Some(name) = self.common_name() else {
+            return false;
+        };
+        match name.strip_prefix("*.") {
+            None => name.eq_ignore_ascii_case(host),
+            Some(domain) => host
+                .split_once('.')
+                .is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(domain)),
+        }
+    }
+
+    /// The last one: it stands nearest to the owner.
+    fn common_name(&self) -> Option<&'a str> {
+        let mut found = None;
+        let mut subject = self.subject;
+        let mut sets = take(&mut subject)?.content;
+        while let Some(set) = take(&mut sets) {
+            let mut attributes = set.content;
+            while let Some(attribute) = take(&mut attributes) {
+                let mut fields = attribute.content;
+                if take(&mut fields)?.content == COMMON_NAME {
+                    found = std::str::from_utf8(take(&mut fields)?.content).ok();
+                }
+            }
+        }
+        found
+    }
+
+    fn has_dns_names(&self) -> bool {
+        let mut rest = self.rest;
+        while let Some(part) = take(&mut rest) {
+            if part.tag == EXTENSIONS {
+                return has_dns_names(part.content).unwrap_or(true);
+            }
+        }
+        false
     }
 
     /// Both of its moments count as its time.
@@ -50,6 +103,30 @@ impl<'a> Certificate<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// None: these are no extensions.
+fn has_dns_names(mut extensions: &[u8]) -> Option<bool> {
+    let mut extensions = take(&mut extensions)?.content;
+    while let Some(extension) = take(&mut extensions) {
+        let mut fields = extension.content;
+        let identifier = take(&mut fields)?;
+        if identifier.tag == OBJECT_IDENTIFIER && identifier.content == ALTERNATIVE_NAMES {
+            let mut value = take(&mut fields)?;
+            // Before the value, it may say whether it is critical.
+            while !fields.is_empty() {
+                value = take(&mut fields)?;
+            }
+            let mut value = value.content;
+            let mut names = take(&mut value)?.content;
+            while let Some(name) = take(&mut names) {
+                if name.tag == DNS_NAME {
+                    return Some(true);
+                }
+            }
+        }
+    }
+    Some(false)
 }
 
 struct Element<'a> {
@@ -164,6 +241,7 @@ mod tests {
             begin: written(begin),
             end: written(end),
             subject: &[],
+            rest: &[],
         };
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let one = certificate(1_000, 2_000);

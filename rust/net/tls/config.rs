@@ -1,7 +1,9 @@
-//! A listener's certificate, who is asked for one, and what is spoken: from PEM and Kafka's names to what rustls wants.
+//! Certificates, who is trusted, and what is spoken, of listeners and of the connections that this broker opens: from
+//! PEM and Kafka's names to what rustls wants.
 
 use std::sync::Arc;
 
+use rustls::client::{ClientConfig, Resumption};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -9,6 +11,7 @@ use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier}
 use rustls::{Error, RootCertStore, SupportedProtocolVersion, version};
 
 use super::clients::Clients;
+use super::servers::Servers;
 
 /// `ssl.client.auth`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,24 @@ pub struct Given<'a> {
     pub suites: &'a [String],
 }
 
+/// The settings of the connections that this broker opens.
+pub struct GivenToClient<'a> {
+    /// The certificate that is shown to servers that ask for one, and those that signed it, as PEM. Empty: none.
+    pub certificates: &'a str,
+    /// PEM, not encrypted.
+    pub key: &'a str,
+    /// The certificates of those who sign servers' certificates, and of servers, as PEM.
+    pub trusted: &'a str,
+    /// The server's certificate must be for the host that was asked for.
+    pub checks_name: bool,
+    pub protocols: &'a [String],
+    pub suites: &'a [String],
+}
+
+/// The part that all sessions with servers share.
+#[derive(Clone, Debug)]
+pub struct Client(pub(super) Arc<ClientConfig>);
+
 /// The setting that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -51,21 +72,12 @@ pub struct Wrong(pub Part, pub String);
 /// elsewhere shows its certificate here.
 pub fn server_config(given: &Given<'_>) -> Result<Arc<ServerConfig>, Wrong> {
     let versions = versions(given.protocols)?;
-    let provider = Arc::new(CryptoProvider {
-        cipher_suites: suites(given.suites)?,
-        ..ring::default_provider()
-    });
+    let provider = provider(given.suites)?;
     let chain = certificates(given.certificates, Part::Certificates)?;
-    let key = PrivateKeyDer::from_pem_slice(given.key.as_bytes());
-    let key = key.map_err(|error| Wrong(Part::Key, format!("is no private key ({error})")))?;
+    let key = private_key(given.key)?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions)
-        .map_err(|_| {
-            Wrong(
-                Part::Suites,
-                "has no suite for the protocols that are enabled".to_owned(),
-            )
-        })?;
+        .map_err(no_suite)?;
     let builder = if given.client_auth == ClientAuth::None {
         builder.with_no_client_auth()
     } else {
@@ -82,17 +94,8 @@ pub fn server_config(given: &Given<'_>) -> Result<Arc<ServerConfig>, Wrong> {
             by_authorities,
         }))
     };
-    let mut config = builder
-        .with_single_cert(chain, key)
-        .map_err(|error| match error {
-            Error::InconsistentKeys(_) => {
-                Wrong(Part::Key, "does not belong to the certificate".to_owned())
-            }
-            Error::InvalidCertificate(_) => {
-                Wrong(Part::Certificates, format!("cannot be used ({error})"))
-            }
-            _ => Wrong(Part::Key, format!("cannot be used ({error})")),
-        })?;
+    let config = builder.with_single_cert(chain, key);
+    let mut config = config.map_err(wrong_certificate)?;
     // Clients keep what a session that goes on needs, so it costs no memory here.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = ring::Ticketer::new().map_err(|error| {
@@ -103,6 +106,63 @@ pub fn server_config(given: &Given<'_>) -> Result<Arc<ServerConfig>, Wrong> {
     })?;
     config.send_tls13_tickets = 1;
     Ok(Arc::new(config))
+}
+
+/// Makes the part that all sessions share which this broker opens under these settings. A session never goes on from an
+/// earlier one, so that every connection has its server's certificate looked at.
+pub fn client_config(given: &GivenToClient<'_>) -> Result<Client, Wrong> {
+    let versions = versions(given.protocols)?;
+    let provider = provider(given.suites)?;
+    let trusted = certificates(given.trusted, Part::Trusted)?;
+    let servers = Servers {
+        roots: roots(&trusted)?,
+        trusted,
+        checks_name: given.checks_name,
+        algorithms: provider.signature_verification_algorithms,
+    };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&versions)
+        .map_err(no_suite)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(servers));
+    let mut config = if given.certificates.is_empty() {
+        builder.with_no_client_auth()
+    } else {
+        let chain = certificates(given.certificates, Part::Certificates)?;
+        let config = builder.with_client_auth_cert(chain, private_key(given.key)?);
+        config.map_err(wrong_certificate)?
+    };
+    config.resumption = Resumption::disabled();
+    Ok(Client(Arc::new(config)))
+}
+
+fn provider(names: &[String]) -> Result<Arc<CryptoProvider>, Wrong> {
+    Ok(Arc::new(CryptoProvider {
+        cipher_suites: suites(names)?,
+        ..ring::default_provider()
+    }))
+}
+
+fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, Wrong> {
+    let key = PrivateKeyDer::from_pem_slice(pem.as_bytes());
+    key.map_err(|error| Wrong(Part::Key, format!("is no private key ({error})")))
+}
+
+fn no_suite(_: Error) -> Wrong {
+    let reason = "has no suite for the protocols that are enabled";
+    Wrong(Part::Suites, reason.to_owned())
+}
+
+fn wrong_certificate(error: Error) -> Wrong {
+    match error {
+        Error::InconsistentKeys(_) => {
+            Wrong(Part::Key, "does not belong to the certificate".to_owned())
+        }
+        Error::InvalidCertificate(_) => {
+            Wrong(Part::Certificates, format!("cannot be used ({error})"))
+        }
+        _ => Wrong(Part::Key, format!("cannot be used ({error})")),
+    }
 }
 
 fn certificates(pem: &str, part: Part) -> Result<Vec<CertificateDer<'static>>, Wrong> {

@@ -1,4 +1,5 @@
-//! TLS on a connection that a client opened: a session of rustls between the hub and the socket.
+//! TLS on a connection: a session of rustls between a socket and the hub, or the replica fetcher. On the hub's
+//! connections this is the server; on the fetcher's it is the client.
 //!
 //! A session keeps bytes in both directions, and this file says how many, and whose they are:
 //!
@@ -19,6 +20,8 @@
 mod certificate;
 mod clients;
 mod config;
+mod meeting;
+mod servers;
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice, Read, Write};
@@ -29,19 +32,24 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 pub use rustls::ServerConfig;
-use rustls::ServerConnection;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, ServerConnection};
 
 use certificate::Certificate;
-pub use config::{ClientAuth, Given, Part, Wrong, server_config};
+pub use config::{
+    Client, ClientAuth, Given, GivenToClient, Part, Wrong, client_config, server_config,
+};
+pub use meeting::meet;
 
 /// The plaintext that is encrypted at a time: four records of TLS.
 pub const SLICE_BYTES: usize = 64 << 10;
 /// The bytes that one call of `read` takes from the socket.
-const TAKEN_BYTES_MAX: usize = 256 << 10;
+pub const TAKEN_BYTES_MAX: usize = 256 << 10;
 /// The least that a look at the socket asks for: a record.
 const LOOK_BYTES_MIN: usize = 17 << 10;
-/// The first byte of whoever speaks TLS.
+/// The first byte of a client that speaks TLS. A server may begin with an alert, too.
 const HANDSHAKE_RECORD: u8 = 22;
+const ALERT_RECORD: u8 = 21;
 
 thread_local! {
     /// For bytes on their way between a socket, a file and a session. Nothing stays here between two calls.
@@ -52,7 +60,7 @@ thread_local! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     Done,
-    /// It goes on when the client has sent more.
+    /// It goes on when the other side has sent more.
     Reads,
     /// It goes on when the socket takes more.
     Writes,
@@ -61,7 +69,7 @@ pub enum Progress {
 /// The reason why a handshake failed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// The client went away, and had not said anything.
+    /// The other side went away, and had not said anything.
     Left,
     Because(String),
 }
@@ -79,7 +87,7 @@ impl Failed {
 #[derive(Debug)]
 pub struct Tls {
     socket: OwnedFd,
-    session: Box<ServerConnection>,
+    session: Box<Connection>,
     /// Plaintext that was taken out of the session and is not read, from `start` on.
     held: Vec<u8>,
     start: usize,
@@ -88,7 +96,7 @@ pub struct Tls {
     /// Bytes of plaintext in the ciphertext that has not left.
     sealed: usize,
     end: Option<End>,
-    /// The client has sent something.
+    /// The other side has sent something.
     has_begun: bool,
 }
 
@@ -113,7 +121,21 @@ impl Tls {
     pub fn new(socket: OwnedFd, config: &Arc<ServerConfig>) -> Result<Self, rustls::Error> {
         let mut session = ServerConnection::new(Arc::clone(config))?;
         session.set_buffer_limit(Some(SLICE_BYTES));
-        Ok(Self {
+        Ok(Self::of(socket, session.into()))
+    }
+
+    /// The session with a server, whose name is `host`.
+    pub fn to_server(socket: OwnedFd, client: &Client, host: &str) -> Result<Self, String> {
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|_| format!("no certificate can be for the name {host:?}"))?;
+        let session = ClientConnection::new(Arc::clone(&client.0), name);
+        let mut session = session.map_err(|error| error.to_string())?;
+        session.set_buffer_limit(Some(SLICE_BYTES));
+        Ok(Self::of(socket, session.into()))
+    }
+
+    fn of(socket: OwnedFd, session: Connection) -> Self {
+        Self {
             socket,
             session: Box::new(session),
             held: Vec::new(),
@@ -122,7 +144,11 @@ impl Tls {
             sealed: 0,
             end: None,
             has_begun: false,
-        })
+        }
+    }
+
+    fn is_server(&self) -> bool {
+        matches!(*self.session, Connection::Server(_))
     }
 
     /// Takes the handshake as far as it goes.
@@ -143,7 +169,12 @@ impl Tls {
                 None => {}
                 // What it said last belongs to what it said before.
                 Some(_) if !self.session.is_handshaking() => {}
-                Some(End::Over | End::Cut) => return Err(self.because("the client left")),
+                Some(End::Over | End::Cut) => {
+                    return Err(self.because(match self.is_server() {
+                        true => "the client left",
+                        false => "the server left",
+                    }));
+                }
                 Some(End::Failed(reason)) => return Err(self.because(reason)),
             }
         }
@@ -168,7 +199,15 @@ impl Tls {
         }
     }
 
-    /// Reads into `to`, which is not empty. 0: the client has ended the session.
+    /// The reason why nothing more can be read, if the session broke.
+    pub fn failure(&self) -> Option<&str> {
+        match &self.end {
+            Some(End::Failed(reason)) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Reads into `to`, which is not empty. 0: the other side has ended the session.
     pub fn read(&mut self, to: &mut [u8]) -> Result<usize, Errno> {
         let (mut count, mut taken) = (self.take(to), 0);
         while count < to.len() && self.end.is_none() && taken < TAKEN_BYTES_MAX {
@@ -273,9 +312,8 @@ impl Tls {
                 return Ok(Looked { taken, plain: 0 });
             }
             let mut rest = &scratch[..taken];
-            if !mem::replace(&mut self.has_begun, true) && rest.first() != Some(&HANDSHAKE_RECORD) {
-                self.end = Some(End::Failed(NOT_TLS.to_owned()));
-                self.refuse(rest);
+            if !mem::replace(&mut self.has_begun, true) && !self.is_tls(rest[0]) {
+                self.not_tls(rest);
                 return Ok(Looked { taken, plain: 0 });
             }
             let mut plain = 0;
@@ -312,11 +350,23 @@ impl Tls {
         }
     }
 
-    /// Has the session tell the client that this is not TLS.
-    fn refuse(&mut self, mut said: &[u8]) {
-        let _ = self.session.read_tls(&mut said);
-        let _ = self.session.process_new_packets();
-        let _ = self.send(false);
+    /// True if the other side may begin with this byte.
+    fn is_tls(&self, first: u8) -> bool {
+        first == HANDSHAKE_RECORD || (first == ALERT_RECORD && !self.is_server())
+    }
+
+    /// The other side does not speak TLS. A client is told so in TLS.
+    fn not_tls(&mut self, mut said: &[u8]) {
+        let reason = match self.is_server() {
+            true => "the client does not speak TLS; with security.protocol=SSL it would",
+            false => "the server does not speak TLS on this port",
+        };
+        self.end = Some(End::Failed(reason.to_owned()));
+        if self.is_server() {
+            let _ = self.session.read_tls(&mut said);
+            let _ = self.session.process_new_packets();
+            let _ = self.send(false);
+        }
     }
 
     // --- what is sent ---
@@ -359,7 +409,7 @@ impl Tls {
         &mut self,
         total: usize,
         is_followed: bool,
-        mut seal: impl FnMut(&mut ServerConnection, usize) -> Result<usize, Errno>,
+        mut seal: impl FnMut(&mut Connection, usize) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         let mut written = 0;
         loop {
@@ -408,8 +458,6 @@ struct Looked {
     taken: usize,
     plain: usize,
 }
-
-const NOT_TLS: &str = "the client does not speak TLS; with security.protocol=SSL it would";
 
 /// The pieces without their first bytes.
 fn after<'a>(pieces: &'a [IoSlice<'_>], mut skipped: usize) -> Vec<IoSlice<'a>> {

@@ -1,11 +1,14 @@
-//! `Tls`: what a listener's sessions share.
+//! `Tls`: what a listener's sessions share, and `TlsClient`: what those share that this broker opens.
 
 use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::net::tls::{ClientAuth, Given, Part, ServerConfig, Wrong, server_config};
+use crate::net::tls::{
+    Client, ClientAuth, Given, GivenToClient, Part, ServerConfig, Wrong, client_config, meet,
+    server_config,
+};
 
 #[pyclass(frozen, module = "ottla._core")]
 pub struct Tls(pub Arc<ServerConfig>);
@@ -35,16 +38,48 @@ impl Tls {
             protocols: &protocols,
             suites: &suites,
         };
-        let made = server_config(&given).map_err(|Wrong(part, how)| {
-            let part = match part {
-                Part::Certificates => "certificates",
-                Part::Key => "key",
-                Part::Trusted => "trusted",
-                Part::Protocols => "protocols",
-                Part::Suites => "suites",
-            };
-            PyValueError::new_err((part, how))
-        })?;
-        Ok(Self(made))
+        Ok(Self(server_config(&given).map_err(wrong)?))
     }
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct TlsClient(pub Client);
+
+#[pymethods]
+impl TlsClient {
+    #[new]
+    #[pyo3(signature = (*, certificates, key, trusted, checks_name, protocols, suites))]
+    fn new(
+        certificates: &str,
+        key: &str,
+        trusted: &str,
+        checks_name: bool,
+        protocols: Vec<String>,
+        suites: Vec<String>,
+    ) -> PyResult<Self> {
+        let given = GivenToClient {
+            certificates,
+            key,
+            trusted,
+            checks_name,
+            protocols: &protocols,
+            suites: &suites,
+        };
+        Ok(Self(client_config(&given).map_err(wrong)?))
+    }
+
+    fn check(&self, server: &Tls, host: &str) -> PyResult<()> {
+        meet(&self.0, host, &server.0).map_err(PyValueError::new_err)
+    }
+}
+
+fn wrong(Wrong(part, how): Wrong) -> PyErr {
+    let part = match part {
+        Part::Certificates => "certificates",
+        Part::Key => "key",
+        Part::Trusted => "trusted",
+        Part::Protocols => "protocols",
+        Part::Suites => "suites",
+    };
+    PyValueError::new_err((part, how))
 }

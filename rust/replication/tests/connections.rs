@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::leader::{Leader, Peer, frame, good};
 use super::*;
-use crate::replication::{Conversation, Greeting, Next};
+use crate::replication::{Begun, Conversation, Greeting, Next};
 use crate::wire::fetch::ResponseHead;
 
 /// A fetcher of one partition that has a session, the leader's end of its connection, and what it asked there last.
@@ -318,8 +318,11 @@ fn answers_are_read_on_where_the_transport_holds_them() {
 struct TwoWords(Option<Duration>);
 
 impl Greeting for TwoWords {
-    fn begin(&self) -> Result<Box<dyn Conversation>, String> {
-        Ok(Box::new(Said(0, self.0)))
+    fn begin(&self) -> Result<Begun, String> {
+        Ok(Begun {
+            tls: None,
+            conversation: Box::new(Said(0, self.0)),
+        })
     }
 }
 

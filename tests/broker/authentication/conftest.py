@@ -17,7 +17,6 @@ from tests.peers.processes import free_port
 from tests.peers.secured import MECHANISMS, PASSWORD, USER, jaas
 from tests.support.waiting import eventually
 
-SECURED = {"OTTLA_SASL": "1", "OTTLA_TLS": "1"}
 #: Of the listener SHORT.
 SESSION_MS = 1_500
 #: So long a client waits that is refused.
@@ -106,7 +105,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     ports = {name: free_port() for name in ("plaintext", "metrics", *PROTOCOLS)}
     own = certified("broker", authority, ["127.0.0.1", "localhost"])
     with Brokers(folder) as brokers:
-        broker = brokers(port=ports["plaintext"], settings=settings(ports, folder, own), environment=SECURED)
+        broker = brokers(port=ports["plaintext"], settings=settings(ports, folder, own))
         found = Guarded(broker, ports, trusted)
         make_user(f"127.0.0.1:{ports['plaintext']}")
         eventually("its users are known", lambda: all(found.lets_in("sasl", each) for each in MECHANISMS))

@@ -6,27 +6,23 @@ import time
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import pytest
 import trio
-from confluent_kafka import admin
 
 from ottla.client import Cluster, Security
 from ottla.errors import SaslAuthenticationFailed
 from tests.broker.authentication.conftest import PLAIN
+from tests.broker.authentication.use import USERS, VALUES, brokers_known, create, read, state, write
 from tests.peers.apache import Apache, tool
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
-from tests.support.waiting import PATIENCE_S, eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.clients
 
-SASL = {"OTTLA_SASL": "1"}
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-USERS = f'{PLAIN} required username="admin" password="between" user_admin="between" user_alice="secret";'
 #: The session of every connection ends so often.
 SESSION_MS = 2_000
-VALUES = [str(number).encode() for number in range(300)]
 
 
 def settings(port: int, mechanism: str = "PLAIN", **others: object) -> dict[str, object]:
@@ -58,47 +54,9 @@ def client(port: int, mechanism: str = "PLAIN", **others: object) -> dict[str, A
     }
 
 
-def write(given: dict[str, Any], topic: str) -> None:
-    failed: list[object] = []
-    producer = confluent_kafka.Producer({"acks": "all", **given})
-    for value in VALUES:
-        producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error) if error else None)
-    assert producer.flush(PATIENCE_S) == 0
-    assert failed == []
-
-
-def read(given: dict[str, Any], topic: str, count: int, *, in_group: bool = False) -> list[bytes | None]:
-    consumer = confluent_kafka.Consumer({"group.id": f"of-{topic}", "auto.offset.reset": "earliest", **given})
-    if in_group:
-        consumer.subscribe([topic])
-    else:
-        consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    found: list[bytes | None] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while len(found) < count and time.monotonic() < deadline:
-        found += [message.value() for message in consumer.consume(count, 0.2)]
-    consumer.close()
-    return found
-
-
-def create(given: dict[str, Any], topic: str, replicas: int) -> None:
-    asks = admin.AdminClient(given)
-    asks.create_topics([admin.NewTopic(topic, 1, replicas)])[topic].result(PATIENCE_S)
-
-
-def brokers_known(given: dict[str, Any]) -> set[int]:
-    return set(admin.AdminClient(given).list_topics(timeout=PATIENCE_S).brokers)
-
-
-def state(given: dict[str, Any], topic: str) -> tuple[int, set[int]]:
-    """The leader, and who is in sync."""
-    partition = admin.AdminClient(given).list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions[0]
-    return partition.leader, set(partition.isrs)
-
-
 def test_a_broker_lets_itself_in(brokers: Brokers) -> None:
     port = free_port()
-    broker = brokers(port=port, settings=settings(port), environment=SASL)
+    broker = brokers(port=port, settings=settings(port))
     given = client(port)
     write(given, "alone")
     assert read(given, "alone", len(VALUES), in_group=True) == VALUES
@@ -113,7 +71,7 @@ def test_three_brokers(brokers: Brokers, zookeeper: str) -> None:
     every: dict[int, Broker] = {}
     for number, port in ports.items():
         given = settings(port, min_insync_replicas=2)
-        every[number] = brokers(broker_id=number, port=port, zookeeper=zookeeper, settings=given, environment=SASL)
+        every[number] = brokers(broker_id=number, port=port, zookeeper=zookeeper, settings=given)
     given = client(ports[1])
     given["bootstrap.servers"] = ",".join(f"127.0.0.1:{port}" for port in ports.values())
     create(given, "three", 3)
@@ -141,11 +99,11 @@ def test_three_brokers(brokers: Brokers, zookeeper: str) -> None:
 def test_a_broker_with_another_password_is_not_let_in(brokers: Brokers, zookeeper: str) -> None:
     first, second = free_port(), free_port()
     given = settings(first)
-    one = brokers(broker_id=1, port=first, zookeeper=zookeeper, settings=given, environment=SASL)
+    one = brokers(broker_id=1, port=first, zookeeper=zookeeper, settings=given)
     wrong = settings(second)
     name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
     wrong[name] = f'{PLAIN} required username="admin" password="other" user_admin="other";'
-    two = brokers(broker_id=2, port=second, zookeeper=zookeeper, settings=wrong, environment=SASL, wait=False)
+    two = brokers(broker_id=2, port=second, zookeeper=zookeeper, settings=wrong, wait=False)
     eventually(
         "the first says why",
         lambda: "authentication by PLAIN failed: wrong password of 'admin'" in two.log.read_text(),
@@ -171,7 +129,7 @@ def test_beside_apache_kafka(tmp_path: Path, mechanism: str) -> None:
         theirs = settings(ports[0], mechanism)
         apache.broker("2.7.2", zookeeper=zookeeper, port=ports[0], broker_id=1, settings=theirs, wait=False)
         own = settings(ports[1], mechanism)
-        ours = brokers(broker_id=2, port=ports[1], zookeeper=zookeeper, settings=own, environment=SASL)
+        ours = brokers(broker_id=2, port=ports[1], zookeeper=zookeeper, settings=own)
         given = client(ports[1], mechanism)
         eventually("both are there", lambda: brokers_known(given) == {1, 2})
         for topic in ("first", "second"):
@@ -184,7 +142,7 @@ def test_beside_apache_kafka(tmp_path: Path, mechanism: str) -> None:
         eventually("Kafka's leads", lambda: {state(their, topic)[0] for topic in ("first", "second")} == {1})
         for topic in ("first", "second"):
             write(their, topic)
-        again = brokers(data=ours.data, broker_id=2, port=ports[1], zookeeper=zookeeper, settings=own, environment=SASL)
+        again = brokers(data=ours.data, broker_id=2, port=ports[1], zookeeper=zookeeper, settings=own)
         for topic in ("first", "second"):
             eventually("both are in sync", lambda: state(their, topic)[1] == {1, 2})  # noqa: B023
             assert read(given, topic, 2 * len(VALUES)) == 2 * VALUES
@@ -193,7 +151,7 @@ def test_beside_apache_kafka(tmp_path: Path, mechanism: str) -> None:
 
 def test_a_client_with_a_wrong_password_is_told(brokers: Brokers) -> None:
     port = free_port()
-    brokers(port=port, settings=settings(port), environment=SASL)
+    brokers(port=port, settings=settings(port))
 
     async def ask() -> None:
         login = f'{PLAIN} required username="alice" password="wrong";'

@@ -42,7 +42,7 @@ def test_open_listeners_stay_and_new_ones_come(brokers: Brokers) -> None:
         own: f'{PLAIN} required user_alice="a";',
         "password.encoder.secret": "for the tree",
     }
-    broker = brokers(broker_id=7, port=first, settings=given, environment={"OTTLA_SASL": "1"})
+    broker = brokers(broker_id=7, port=first, settings=given)
     for change in (
         {"listener.name.second.sasl.enabled.mechanisms": "SCRAM-SHA-256"},
         {own: f'{PLAIN} required user_alice="b";'},
@@ -66,5 +66,5 @@ def test_open_listeners_stay_and_new_ones_come(brokers: Brokers) -> None:
     assert not comes_in(third, "alice", "a")
     assert comes_in(second, "alice", "a")
     broker.stop()
-    again = brokers(data=broker.data, broker_id=7, port=first, settings=given, environment={"OTTLA_SASL": "1"})
+    again = brokers(data=broker.data, broker_id=7, port=first, settings=given)
     assert comes_in(third, "bob", "b"), again.log.read_text()

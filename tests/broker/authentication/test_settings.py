@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.authentication.between import security
+from ottla.broker.authentication.between import Access
 from ottla.broker.authentication.listeners import check, of_listener
 from ottla.client import Security
 from ottla.config import BrokerConfig, ConfigError
@@ -26,11 +26,6 @@ OF_PLAIN = "listener.name.sasl.plain.sasl.jaas.config"
 def config(**settings: str) -> BrokerConfig:
     given = {name.replace("__", "-").replace("_", "."): text for name, text in settings.items()}
     return BrokerConfig({**LISTENERS, **given})
-
-
-@pytest.fixture(autouse=True)
-def served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTTLA_SASL", "1")
 
 
 def test_listeners_have_their_own() -> None:
@@ -89,9 +84,11 @@ def between(**settings: str) -> BrokerConfig:
 
 def test_who_a_broker_is_to_others() -> None:
     login = f'{PLAIN} required username="admin" password="p" user_admin="p";'
-    found = security(between(sasl_mechanism_inter_broker_protocol="PLAIN", **{OF_PLAIN: login}))
-    assert found == Security("SASL_PLAINTEXT", mechanism="PLAIN", username="admin", password="p")
-    assert security(config(sasl_enabled_mechanisms="SCRAM-SHA-256")) is None, "they talk through another listener"
+    found = Access(between(sasl_mechanism_inter_broker_protocol="PLAIN", **{OF_PLAIN: login}))
+    assert found.security == Security("SASL_PLAINTEXT", mechanism="PLAIN", username="admin", password="p")
+    assert Access(config(sasl_enabled_mechanisms="SCRAM-SHA-256")).security is None, (
+        "they talk through another listener"
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +108,7 @@ def test_who_a_broker_is_to_others() -> None:
 )
 def test_a_broker_that_others_would_not_let_in(settings: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as problem:
-        security(between(**settings))
+        Access(between(**settings))
     assert said in str(problem.value)
 
 
@@ -141,7 +138,9 @@ def test_a_jaas_file_says_what_settings_do_not(monkeypatch: pytest.MonkeyPatch, 
     assert sasl.passwords == {"admin": "p", "carol": "it's"}
     assert other is not None
     assert other.passwords == {"dave": "d"}
-    assert security(found) == Security("SASL_PLAINTEXT", mechanism="SCRAM-SHA-256", username="scram", password="q")
+    assert Access(found).security == Security(
+        "SASL_PLAINTEXT", mechanism="SCRAM-SHA-256", username="scram", password="q"
+    )
     own = config(**given, **{OF_PLAIN: users(erin="e")})
     first = of_listener(own, own.listeners[1])
     assert first is not None
@@ -187,12 +186,9 @@ def test_a_broker_says_it_in_one_line(brokers: Brokers) -> None:
         "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]},SASL_PLAINTEXT://127.0.0.1:{ports[1]}",
         "sasl.enabled.mechanisms": "PLAIN",
     }
-    broker = brokers(settings=given, environment={"OTTLA_SASL": "1"}, wait=False)
+    broker = brokers(settings=given, wait=False)
     assert broker.process.wait(PATIENCE_S) == 1
     said = broker.log.read_text()
     assert "cannot start the broker: listener SASL_PLAINTEXT://" in said
     assert "Traceback" not in said
     assert not broker.data.exists()
-    broker = brokers(settings=given, environment={"OTTLA_SASL": "0"}, wait=False)
-    assert broker.process.wait(PATIENCE_S) == 1
-    assert "asks for SASL_PLAINTEXT, which Ottla does not serve yet" in broker.log.read_text()

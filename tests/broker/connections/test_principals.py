@@ -24,7 +24,7 @@ from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
 from tests.support.client import Client, batch, connect, values
-from tests.support.tls import API_VERSIONS, TLS, context, listeners, refused, store
+from tests.support.tls import API_VERSIONS, context, listeners, refused, store
 from tests.support.waiting import PATIENCE_S, eventually
 
 #: Rules, the name in a certificate, and what `SslPrincipalMapper` of Kafka 2.7.2 makes of it; None: no rule applies.
@@ -209,7 +209,7 @@ def broker_with_rules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Name
         "listener.name.ssl.ssl.principal.mapping.rules": RULES,
     }
     with Brokers(folder) as brokers:
-        yield Named(brokers(port=plain, settings=settings, environment=TLS), folder, authority, port, any_port)
+        yield Named(brokers(port=plain, settings=settings), folder, authority, port, any_port)
 
 
 def _throttled(client: Client) -> bool:

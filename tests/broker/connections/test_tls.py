@@ -25,7 +25,7 @@ from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
 from tests.support.client import Client, batch
-from tests.support.tls import API_VERSIONS, TLS, is_served, listeners, refused, shown, store
+from tests.support.tls import API_VERSIONS, is_served, listeners, refused, shown, store
 from tests.support.waiting import PATIENCE_S, eventually
 
 
@@ -80,7 +80,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "listener.name.mutual.ssl.truststore.location": trusted,
     }
     with Brokers(folder) as brokers:
-        broker = brokers(port=plain, settings=settings, environment=TLS)
+        broker = brokers(port=plain, settings=settings)
         yield Secured(broker, folder, authority, open_port, mutual_port)
 
 
@@ -251,7 +251,7 @@ def test_handshakes_are_counted(brokers: Brokers, tmp_path: Path, own: Path) -> 
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": own,
     }
-    broker = brokers(port=plain, settings=settings, environment=TLS)
+    broker = brokers(port=plain, settings=settings)
     shown(port)
     assert not is_served(port, ssl.create_default_context())
 
@@ -277,13 +277,6 @@ def started(brokers: Brokers, tmp_path: Path, **settings: object) -> str:
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     return store(tmp_path / "own.pem", certified("broker", None, ["localhost"]))
-
-
-def test_a_listener_with_tls_is_refused_without_the_variable(brokers: Brokers, own: Path) -> None:
-    given = {"listeners": listeners(plaintext=free_port(), ssl=free_port()), "ssl.keystore.location": own}
-    broker = brokers(settings=given, wait=False)
-    assert broker.process.wait(PATIENCE_S) == 1
-    assert "asks for SSL, which Ottla does not serve yet" in broker.log.read_text()
 
 
 def test_stores_that_cannot_be_read(brokers: Brokers, tmp_path: Path, own: Path) -> None:
@@ -341,14 +334,8 @@ def test_settings_for_parts_of_java(brokers: Brokers, tmp_path: Path, own: Path)
         "ssl.provider": "SunJSSE",
         name: "PKIX",
     }
-    broker = brokers(port=plain, settings=settings, environment=TLS)
-    assert f"without effect in this version of Ottla: {name}, ssl.provider\n" in broker.log.read_text()
-
-
-def test_brokers_do_not_speak_tls_to_each_other(brokers: Brokers, tmp_path: Path, own: Path) -> None:
-    between = {"inter.broker.listener.name": "SSL"}
-    said = started(brokers, tmp_path, ssl_keystore_location=own, **between)
-    assert "asks for SSL, which Ottla does not serve yet" in said
+    broker = brokers(port=plain, settings=settings)
+    assert f"only Java's own libraries look at it: {name}, ssl.provider\n" in broker.log.read_text()
 
 
 def test_an_expired_certificate_is_a_warning(brokers: Brokers, tmp_path: Path) -> None:
@@ -374,7 +361,7 @@ def test_an_expired_certificate_is_a_warning(brokers: Brokers, tmp_path: Path) -
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": path,
     }
-    broker = brokers(port=plain, settings=settings, environment=TLS)
+    broker = brokers(port=plain, settings=settings)
     assert f"ssl.keystore.location={path}: a certificate expired on 2020-01-02 03:04:05" in broker.log.read_text()
 
 

@@ -14,7 +14,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
 from tests.support.client import Client, connect
 from tests.support.settings import BROKER, alter
-from tests.support.tls import API_VERSIONS, TLS, context, is_served, listeners, shown, store
+from tests.support.tls import API_VERSIONS, context, is_served, listeners, shown, store
 from tests.support.waiting import PATIENCE_S, eventually
 
 INVALID_REQUEST = 42
@@ -73,7 +73,7 @@ def renewed(brokers: Brokers, tmp_path: Path) -> Renewed:
         TRUSTED: trusted,
         "ssl.client.auth": "requested",
     }
-    return Renewed(brokers(port=plain, settings=settings, environment=TLS), tmp_path, port, authority, old)
+    return Renewed(brokers(port=plain, settings=settings), tmp_path, port, authority, old)
 
 
 def test_a_file_with_another_certificate(renewed: Renewed) -> None:
@@ -150,7 +150,7 @@ def test_a_store_with_a_password_holds_after_a_restart(brokers: Brokers, tmp_pat
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": store(tmp_path / "old.pem", old),
     }
-    broker = brokers(port=plain, settings=settings, environment=TLS)
+    broker = brokers(port=plain, settings=settings)
     file = new.pkcs12(tmp_path / "new.p12", "store secret")
     prefix = "listener.name.ssl.ssl.keystore"
     given = {f"{prefix}.type": "PKCS12", f"{prefix}.location": str(file), f"{prefix}.password": "store secret"}
@@ -159,11 +159,11 @@ def test_a_store_with_a_password_holds_after_a_restart(brokers: Brokers, tmp_pat
     eventually("it shows it", lambda: shown(port) == new.certificate_pem, facts=broker.log.read_text)
     broker.stop()
     (tmp_path / "old.pem").unlink()
-    broker = brokers.restart(broker, settings=settings, environment=TLS)
+    broker = brokers.restart(broker, settings=settings)
     assert shown(port) == new.certificate_pem
     broker.stop()
     file.unlink()
-    broker = brokers.restart(broker, settings=settings, environment=TLS, wait=False)
+    broker = brokers.restart(broker, settings=settings, wait=False)
     assert broker.process.wait(PATIENCE_S) == 1
     said = broker.log.read_text()
     assert f"cannot start the broker: listener SSL://127.0.0.1:{port}: {KEYS}={file} cannot be read" in said

@@ -9,7 +9,7 @@ from tests.peers.apache import need_java
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
-from tests.support.tls import TLS, context, is_served, listeners, refused, shown, store
+from tests.support.tls import context, is_served, listeners, refused, shown, store
 from tests.support.waiting import PATIENCE_S
 
 PASSWORD = "store secret"
@@ -56,7 +56,7 @@ def test_stores_that_java_made(brokers: Brokers, tmp_path: Path, kind: str) -> N
         "ssl.truststore.location": trusting(tmp_path, authority, peer),
         "ssl.truststore.password": PASSWORD,
     }
-    brokers(port=plain, settings=settings, environment=TLS)
+    brokers(port=plain, settings=settings)
     trusted = certificate.read_text()
     for own in (peer, certified("client", authority)):
         assert is_served(port, context(trusted, tmp_path / "client.pem", own))
@@ -73,7 +73,7 @@ def test_pkcs12_with_the_chain(brokers: Brokers, tmp_path: Path) -> None:
         "ssl.keystore.location": own.pkcs12(tmp_path / "own.p12", PASSWORD),
         "ssl.keystore.password": PASSWORD,
     }
-    brokers(port=plain, settings=settings, environment=TLS)
+    brokers(port=plain, settings=settings)
     assert shown(port) == own.certificate_pem
 
 

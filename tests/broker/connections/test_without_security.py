@@ -39,7 +39,7 @@ def test_confluent_learns_that_there_is_no_authorizer(shared_broker: Broker) -> 
     [
         ("zookeeper.set.acl", "true"),
         ("zookeeper.ssl.client.enable", "true"),
-        ("listener.name.plaintext.ssl.client.auth", "required"),
+        ("listener.name.plaintext.principal.builder.class", "org.example.Builder"),
         ("delegation.token.master.key", "hunter2"),
         ("create.topic.policy.class.name", "org.example.Policy"),
     ],
@@ -62,9 +62,10 @@ def test_a_broker_starts_without_the_protection_if_it_is_told_to(brokers: Broker
 
 
 def test_a_running_broker_is_not_asked_for_protection(client: Client, shared_broker: Broker) -> None:
-    code, message = alter(client, "listener.name.plaintext.ssl.client.auth", "required", broker=str(shared_broker.id))
+    name = "listener.name.plaintext.principal.builder.class"
+    code, message = alter(client, name, "org.example.Builder", broker=str(shared_broker.id))
     assert code == InvalidRequest.code
-    assert "no listeners with TLS" in (message or "")
+    assert "no Java principal builder" in (message or "")
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -1,30 +1,75 @@
-"""Who a broker is to the others: the mechanism and the user that its own settings name.
+"""Who a broker is to the others, and how it connects to them: as the settings of its own listener for brokers say.
 
-The settings are Kafka's: `sasl.mechanism.inter.broker.protocol`, and user and password in the sasl.jaas.config of that
-mechanism on the listener between brokers.
+The settings are Kafka's: `sasl.mechanism.inter.broker.protocol`, with user and password in the sasl.jaas.config of that
+mechanism on the listener between brokers; and the listener's settings of TLS.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker import tls
 from ottla.broker.authentication.listeners import of_listener
 from ottla.broker.authentication.logins import login, setting_of
 from ottla.client import jaas
-from ottla.client.security import Security
+from ottla.client.security import PLAINTEXT, Security
 from ottla.config import ConfigError
 
 if TYPE_CHECKING:
-    from ottla.config import BrokerConfig
+    from typing import TypedDict
+
+    from ottla.config import BrokerConfig, Endpoint
+
+    class _Login(TypedDict, total=False):
+        """The fields of `Security` that are of SASL."""
+
+        mechanism: str
+        username: str
+        password: str
 
 
-def security(config: BrokerConfig) -> Security | None:
-    """Returns how this broker comes in at others; None: they serve everybody. Raises ConfigError."""
+class Access:
+    """How this broker comes in at others: what the settings and their files said when they were read last.
+
+    security: Of new connections; None: they are plain text, and nobody wants to know who comes. files: those that were
+    read, as they were before.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.security: Security | None = None
+        self.files: dict[str, tls.Stamp] = {}
+        self.renew(config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Reads them again. Raises ConfigError, and nothing has changed."""
+        self.security, self.files = _read(config)
+
+    def __call__(self) -> Security | None:
+        return self.security
+
+
+def check(config: BrokerConfig) -> None:
+    """Raises ConfigError if brokers with these settings would not let each other in."""
+    _read(config)
+
+
+def _read(config: BrokerConfig) -> tuple[Security | None, dict[str, tls.Stamp]]:
     name = config.inter_broker_listener
     endpoint = next((each for each in config.listeners if each.name == name), None)
-    sasl = None if endpoint is None else of_listener(config, endpoint)
-    if endpoint is None or sasl is None:
-        return None
+    if endpoint is None or endpoint.protocol == PLAINTEXT:
+        return None, {}
+    as_user = _login(config, endpoint)
+    if not endpoint.protocol.endswith("SSL"):
+        return Security(endpoint.protocol, **as_user), {}
+    encryption = tls.to_others(config, endpoint)
+    return Security(endpoint.protocol, **encryption.fields, **as_user), encryption.files
+
+
+def _login(config: BrokerConfig, endpoint: Endpoint) -> _Login:
+    """The mechanism and the user; nothing if the listener has no SASL. Raises ConfigError."""
+    sasl = of_listener(config, endpoint)
+    if sasl is None:
+        return {}
     setting = "sasl.mechanism.inter.broker.protocol"
     mechanism = config.get_str(setting) or ""
     if mechanism not in sasl.mechanisms:
@@ -48,5 +93,4 @@ def security(config: BrokerConfig) -> Security | None:
                 setting,
                 f"brokers talk to each other through the listener {endpoint}: {found.place} has no {option}: {example}",
             )
-    username, password = found.options["username"], found.options["password"]
-    return Security(endpoint.protocol, mechanism=mechanism, username=username, password=password)
+    return {"mechanism": mechanism, "username": found.options["username"], "password": found.options["password"]}

@@ -4,8 +4,6 @@ The settings are Kafka's: `listener.name.LISTENER.sasl.enabled.mechanisms`, or `
 listeners; `listener.name.LISTENER.MECHANISM.sasl.jaas.config`, which for PLAIN has an option `user_NAME` with each
 user's password; and `connections.max.reauth.ms` with both prefixes, one, or none. Users of SCRAM are in the
 coordination tree.
-
-Listeners with SASL are served only where `OTTLA_SASL=1` is set (`ottla.config.security.serves_sasl`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,54 @@
+"""A cluster in use by librdkafka, by its settings."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import admin
+
+from tests.broker.authentication.conftest import PLAIN
+from tests.support.waiting import PATIENCE_S
+
+#: The login of a broker among others, and its users.
+USERS = f'{PLAIN} required username="admin" password="between" user_admin="between" user_alice="secret";'
+VALUES = [str(number).encode() for number in range(300)]
+
+
+def write(given: dict[str, Any], topic: str) -> None:
+    failed: list[object] = []
+    producer = confluent_kafka.Producer({"acks": "all", **given})
+    for value in VALUES:
+        producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error) if error else None)
+    assert producer.flush(PATIENCE_S) == 0
+    assert failed == []
+
+
+def read(given: dict[str, Any], topic: str, count: int, *, in_group: bool = False) -> list[bytes | None]:
+    consumer = confluent_kafka.Consumer({"group.id": f"of-{topic}", "auto.offset.reset": "earliest", **given})
+    if in_group:
+        consumer.subscribe([topic])
+    else:
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    found: list[bytes | None] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < count and time.monotonic() < deadline:
+        found += [message.value() for message in consumer.consume(count, 0.2)]
+    consumer.close()
+    return found
+
+
+def create(given: dict[str, Any], topic: str, replicas: int) -> None:
+    asks = admin.AdminClient(given)
+    asks.create_topics([admin.NewTopic(topic, 1, replicas)])[topic].result(PATIENCE_S)
+
+
+def brokers_known(given: dict[str, Any]) -> set[int]:
+    return set(admin.AdminClient(given).list_topics(timeout=PATIENCE_S).brokers)
+
+
+def state(given: dict[str, Any], topic: str) -> tuple[int, set[int]]:
+    """The leader, and who is in sync."""
+    partition = admin.AdminClient(given).list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions[0]
+    return partition.leader, set(partition.isrs)
