@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ScramMechanism
 
+from tests.broker.authentication.use import VALUES, read, sasl, sasl_client, write
 from tests.cli.conftest import Ottla
+from tests.peers.apache import tool
+from tests.peers.ottla import Brokers
+from tests.peers.processes import free_port
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.clients
@@ -71,3 +75,45 @@ def test_names_may_be_odd(ottla: Ottla, bootstrap: str, user: str) -> None:
 def test_a_user_has_a_name(ottla: Ottla, bootstrap: str) -> None:
     done = ottla("user", "add", "", "--password-file", "-", "-b", bootstrap, stdin=b"p\n", code=1)
     assert done.err.startswith("Error: cannot set the password of user '': ")
+
+
+def test_the_first_user_of_a_broker_alone(ottla: Ottla, brokers: Brokers, tmp_path: Path) -> None:
+    """Nobody could come in to make it: not even the broker, at itself."""
+    data = tmp_path / "data"
+    given = ("--data-dir", str(data), "--password-file", "-", "--mechanism", "SCRAM-SHA-512")
+    done = ottla("user", "add", "admin", *given, stdin=b"between\n")
+    assert done.out == "user admin can come in by SCRAM-SHA-512\n"
+    port = free_port()
+    broker = brokers(data=data, port=port, settings=sasl(port, "SCRAM-SHA-512"))
+    ours = sasl_client(port, "SCRAM-SHA-512")
+    write(ours, "first")
+    assert read(ours, "first", len(VALUES)) == VALUES
+    busy = ottla("user", "add", "ann", *given, stdin=b"p\n", code=1)
+    assert "Error: cannot set the password of user 'ann': " in busy.err
+    assert broker.stop() == 0
+    ottla("user", "add", "admin", *given, stdin=b"another\n")
+    brokers.restart(broker, settings=sasl(port, "SCRAM-SHA-512", "another"))
+    assert read({**ours, "sasl.password": "another"}, "first", len(VALUES)) == VALUES
+
+
+@pytest.mark.java
+@pytest.mark.zookeeper
+def test_the_first_user_of_a_cluster(ottla: Ottla, zookeeper: str) -> None:
+    """Apache Kafka's tool finds it."""
+    given = ("--zookeeper", zookeeper, "--password-file", "-", "--iterations", "8192")
+    ottla("user", "add", "odd, name", *given, stdin=b"between\n")
+    described = tool("2.7.2", "configs", "--zookeeper", zookeeper, "--describe", "--entity-type", "users")
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        assert f"{mechanism}=salt=" in described
+    assert described.count("iterations=8192") == 2
+    assert "odd, name" in described
+
+
+def test_a_tree_that_cannot_be_written_to(ottla: Ottla, tmp_path: Path) -> None:
+    both = ("--data-dir", str(tmp_path), "--zookeeper", "127.0.0.1:1")
+    assert "--data-dir" in ottla("user", "add", "ann", *both, "--password-file", "-", stdin=b"p\n", code=2).err
+    (tmp_path / "file").write_text("")
+    none = ottla("user", "add", "a", "--data-dir", str(tmp_path / "file"), "--password-file", "-", stdin=b"p\n", code=1)
+    assert none.err.startswith("Error: cannot set the password of user 'a': ")
+    odd = ottla("user", "add", "..", "--data-dir", str(tmp_path / "d"), "--password-file", "-", stdin=b"p\n", code=1)
+    assert "has no place in the coordination tree" in odd.err

@@ -7,6 +7,7 @@ states that 2.7 does not know.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -12,7 +11,17 @@ import trio
 from ottla.client import Cluster, Security
 from ottla.errors import SaslAuthenticationFailed
 from tests.broker.authentication.conftest import PLAIN
-from tests.broker.authentication.use import USERS, VALUES, brokers_known, create, read, state, write
+from tests.broker.authentication.use import (
+    SESSION_MS,
+    VALUES,
+    brokers_known,
+    create,
+    read,
+    sasl,
+    sasl_client,
+    state,
+    write,
+)
 from tests.peers.apache import Apache, tool
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
@@ -20,44 +29,11 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.clients
 
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-#: The session of every connection ends so often.
-SESSION_MS = 2_000
-
-
-def settings(port: int, mechanism: str = "PLAIN", **others: object) -> dict[str, object]:
-    """Of a broker whose one listener has SASL, for clients and for brokers."""
-    login = USERS if mechanism == "PLAIN" else f'{SCRAM} required username="admin" password="between";'
-    name = f"listener.name.sasl_plaintext.{mechanism.lower()}.sasl.jaas.config"
-    return {
-        "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port}",
-        "security.inter.broker.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism.inter.broker.protocol": mechanism,
-        "sasl.enabled.mechanisms": mechanism,
-        name: login,
-        "connections.max.reauth.ms": SESSION_MS,
-        "offsets.topic.replication.factor": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
-        **{name.replace("_", "."): value for name, value in others.items()},
-    }
-
-
-def client(port: int, mechanism: str = "PLAIN", **others: object) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": f"127.0.0.1:{port}",
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-        "sasl.username": "admin",
-        "sasl.password": "between",
-        **{name.replace("_", "."): value for name, value in others.items()},
-    }
-
 
 def test_a_broker_lets_itself_in(brokers: Brokers) -> None:
     port = free_port()
-    broker = brokers(port=port, settings=settings(port))
-    given = client(port)
+    broker = brokers(port=port, settings=sasl(port))
+    given = sasl_client(port)
     write(given, "alone")
     assert read(given, "alone", len(VALUES), in_group=True) == VALUES
     assert "after the end of the session" not in broker.log.read_text()
@@ -70,9 +46,9 @@ def test_three_brokers(brokers: Brokers, zookeeper: str) -> None:
     ports = {number: free_port() for number in (1, 2, 3)}
     every: dict[int, Broker] = {}
     for number, port in ports.items():
-        given = settings(port, min_insync_replicas=2)
+        given = sasl(port, min_insync_replicas=2)
         every[number] = brokers(broker_id=number, port=port, zookeeper=zookeeper, settings=given)
-    given = client(ports[1])
+    given = sasl_client(ports[1])
     given["bootstrap.servers"] = ",".join(f"127.0.0.1:{port}" for port in ports.values())
     create(given, "three", 3)
     began = time.monotonic()
@@ -98,9 +74,9 @@ def test_three_brokers(brokers: Brokers, zookeeper: str) -> None:
 @pytest.mark.zookeeper
 def test_a_broker_with_another_password_is_not_let_in(brokers: Brokers, zookeeper: str) -> None:
     first, second = free_port(), free_port()
-    given = settings(first)
+    given = sasl(first)
     one = brokers(broker_id=1, port=first, zookeeper=zookeeper, settings=given)
-    wrong = settings(second)
+    wrong = sasl(second)
     name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
     wrong[name] = f'{PLAIN} required username="admin" password="other" user_admin="other";'
     two = brokers(broker_id=2, port=second, zookeeper=zookeeper, settings=wrong, wait=False)
@@ -126,11 +102,11 @@ def test_beside_apache_kafka(tmp_path: Path, mechanism: str) -> None:
             names = ("--entity-type", "users", "--entity-name", "admin")
             tool("2.7.2", "configs", "--zookeeper", zookeeper, "--alter", "--add-config", change, *names)
         ports = free_port(), free_port()
-        theirs = settings(ports[0], mechanism)
+        theirs = sasl(ports[0], mechanism)
         apache.broker("2.7.2", zookeeper=zookeeper, port=ports[0], broker_id=1, settings=theirs, wait=False)
-        own = settings(ports[1], mechanism)
+        own = sasl(ports[1], mechanism)
         ours = brokers(broker_id=2, port=ports[1], zookeeper=zookeeper, settings=own)
-        given = client(ports[1], mechanism)
+        given = sasl_client(ports[1], mechanism)
         eventually("both are there", lambda: brokers_known(given) == {1, 2})
         for topic in ("first", "second"):
             # The replicas of the second begin with another broker, as a rule.
@@ -138,7 +114,7 @@ def test_beside_apache_kafka(tmp_path: Path, mechanism: str) -> None:
             write(given, topic)
             eventually("both are in sync", lambda: state(given, topic)[1] == {1, 2})  # noqa: B023
         ours.stop()
-        their = client(ports[0], mechanism)
+        their = sasl_client(ports[0], mechanism)
         eventually("Kafka's leads", lambda: {state(their, topic)[0] for topic in ("first", "second")} == {1})
         for topic in ("first", "second"):
             write(their, topic)
@@ -151,7 +127,7 @@ def test_beside_apache_kafka(tmp_path: Path, mechanism: str) -> None:
 
 def test_a_client_with_a_wrong_password_is_told(brokers: Brokers) -> None:
     port = free_port()
-    brokers(port=port, settings=settings(port))
+    brokers(port=port, settings=sasl(port))
 
     async def ask() -> None:
         login = f'{PLAIN} required username="alice" password="wrong";'

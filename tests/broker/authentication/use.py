@@ -16,6 +16,41 @@ USERS = f'{PLAIN} required username="admin" password="between" user_admin="betwe
 VALUES = [str(number).encode() for number in range(300)]
 
 
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+#: The session of every connection ends so often.
+SESSION_MS = 2_000
+
+
+def sasl(port: int, mechanism: str = "PLAIN", password: str = "between", **others: object) -> dict[str, object]:
+    """Of a broker whose one listener has SASL, for clients and for brokers."""
+    login = USERS if mechanism == "PLAIN" else f'{SCRAM} required username="admin" password="{password}";'
+    name = f"listener.name.sasl_plaintext.{mechanism.lower()}.sasl.jaas.config"
+    return {
+        "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port}",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": mechanism,
+        "sasl.enabled.mechanisms": mechanism,
+        name: login,
+        "connections.max.reauth.ms": SESSION_MS,
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        **{name.replace("_", "."): value for name, value in others.items()},
+    }
+
+
+def sasl_client(port: int, mechanism: str = "PLAIN", **others: object) -> dict[str, Any]:
+    """Of librdkafka."""
+    return {
+        "bootstrap.servers": f"127.0.0.1:{port}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": "admin",
+        "sasl.password": "between",
+        **{name.replace("_", "."): value for name, value in others.items()},
+    }
+
+
 def write(given: dict[str, Any], topic: str) -> None:
     failed: list[object] = []
     producer = confluent_kafka.Producer({"acks": "all", **given})

@@ -1,0 +1,87 @@
+"""The pages of TLS and SASL, followed block by block in one folder."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ottla.config import properties
+from tests.cli.conftest import Ottla
+from tests.peers.ottla import Brokers
+from tests.peers.processes import free_port
+from tests.support import shown
+from tests.support.readme import block
+from tests.support.waiting import PATIENCE_S
+
+ADMIN = "admin's password"
+
+
+class Reader:
+    """Has the files that a reader makes in a folder, with a port that is free."""
+
+    def __init__(self, folder: Path, port: int, shown_port: str) -> None:
+        self.folder = folder
+        self._places = {shown_port: str(port), "broker.pem": f"{folder}/broker.pem"}
+        self._places["authority.pem"] = f"{folder}/authority.pem"
+
+    def put(self, name: str, content: str) -> Path:
+        for before, after in self._places.items():
+            content = content.replace(before, after)
+        path = self.folder / name
+        path.write_text(content)
+        return path
+
+    def certificates(self) -> None:
+        commands = block("sh", "openssl req -x509", "docs/tls.md")
+        subprocess.run(["sh", "-ec", commands], cwd=self.folder, check=True, capture_output=True, timeout=PATIENCE_S)
+
+    def typed(self, commands: str) -> list[list[str]]:
+        """The commands of a block, after that which starts the broker."""
+        (serve, *others) = shown.typed(commands)
+        assert serve[:3] == ["serve", "--config", "server.properties"]
+        return [[self._here(argument) for argument in command] for command in others]
+
+    def _here(self, argument: str) -> str:
+        if (self.folder / argument).is_file():
+            return str(self.folder / argument)
+        return re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{self._port}", argument)
+
+    @property
+    def _port(self) -> str:
+        return next(iter(self._places.values()))
+
+
+def settings(file: Path) -> dict[str, object]:
+    return {entry.key: entry.value for entry in properties.read(file)}
+
+
+def test_tls(brokers: Brokers, ottla: Ottla, tmp_path: Path) -> None:
+    port = free_port()
+    reader = Reader(tmp_path, port, "9093")
+    reader.certificates()
+    config = reader.put("server.properties", block("properties", "listeners=SSL://", "docs/tls.md"))
+    reader.put("client.properties", block("properties", "security.protocol=SSL\n", "docs/tls.md"))
+    brokers(port=port, settings=settings(config))
+    (create,) = reader.typed(block("sh", "ottla topic create orders", "docs/tls.md"))
+    assert "orders" in ottla(*create).out
+
+
+@pytest.mark.clients
+def test_scram(brokers: Brokers, ottla: Ottla, tmp_path: Path) -> None:
+    port = free_port()
+    reader = Reader(tmp_path, port, "9094")
+    reader.certificates()
+    reader.put("admin.password", ADMIN + "\n")
+    reader.put("alice.password", "of alice\n")
+    data = tmp_path / "data"
+    (add,) = shown.typed(block("sh", "ottla user add admin", "docs/sasl.md"))
+    here = {"data": str(data), "admin.password": str(tmp_path / "admin.password")}
+    ottla(*(here.get(argument, argument) for argument in add))
+    config = reader.put("server.properties", block("properties", "listeners=SASL_SSL://", "docs/sasl.md"))
+    reader.put("admin.properties", block("properties", "security.protocol=SASL_SSL", "docs/sasl.md"))
+    assert ADMIN in config.read_text()
+    brokers(data=data, port=port, settings=settings(config))
+    alice, listing = reader.typed(block("sh", "ottla user list", "docs/sasl.md"))
+    assert ottla(*alice).out == "user alice can come in by SCRAM-SHA-256 and SCRAM-SHA-512\n"
+    assert [line.split()[0] for line in ottla(*listing).out.splitlines()[1:]] == ["admin", "alice"]
