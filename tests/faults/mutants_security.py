@@ -14,15 +14,9 @@ SESSIONS = "tests/broker/authentication/test_sessions.py"
 AUTHENTICATION = "python/ottla/broker/authentication/authentication.py"
 PRINCIPALS = "tests/broker/connections/test_principals.py"
 RENEWED = "tests/broker/connections/test_tls_renewed.py"
+BETWEEN = "tests/broker/authentication/test_tls_between_brokers.py"
 
 MUTANTS = (
-    Mutant(
-        "security.numbers-ask-for-nothing",
-        "python/ottla/config/security.py",
-        "return value > 0 if isinstance(value, int)",
-        "return value is True if isinstance(value, int)",
-        pytest=(f"{SETTINGS}::test_what_asks_for_protection_is_refused",),
-    ),
     Mutant(
         "security.one-listener-is-not-looked-at",
         "python/ottla/config/security.py",
@@ -257,7 +251,7 @@ MUTANTS = (
     Mutant(
         "tls.passwords-of-keys-in-pkcs12-are-not-looked-at",
         "python/ottla/broker/tls.py",
-        'if password not in (None, self.text("keystore.password")):',
+        'if password not in (None, self.text("ssl.keystore.password")):',
         "if False:",
         pytest=("tests/broker/connections/test_tls_stores.py::test_pkcs12_that_cannot_be_opened",),
     ),
@@ -302,5 +296,54 @@ MUTANTS = (
         "if reason.is_some() {",
         "if false {",
         cargo=(f"{TLS}::hubs::handshakes_are_counted_by_how_they_end",),
+    ),
+    Mutant(
+        "tls.servers-are-trusted-whoever-signed",
+        "rust/net/tls/servers.rs",
+        "        self.check_trust(end_entity, intermediates, now)?;\n",
+        "",
+        cargo=(f"{TLS}::servers::a_server_is_trusted_as_java_would",),
+    ),
+    Mutant(
+        "tls.servers-may-have-any-name",
+        "rust/net/tls/servers.rs",
+        "if !self.checks_name {",
+        "if true {",
+        cargo=(f"{TLS}::servers::a_certificate_is_for_one_host",),
+    ),
+    Mutant(
+        "tls.a-common-name-holds-beside-names-of-hosts",
+        "rust/net/tls/certificate.rs",
+        "if self.has_dns_names() {",
+        "if false {",
+        cargo=(f"{TLS}::servers::a_certificate_is_for_one_host",),
+    ),
+    Mutant(
+        "tls.fetchers-speak-in-the-clear",
+        "python/ottla/peers/greeting.py",
+        "encryption(security) if security is not None and security.tls else None",
+        "None",
+        pytest=(f"{BETWEEN}::test_three_brokers[SSL]",),
+    ),
+    Mutant(
+        "tls.neighbours-are-watched-in-the-clear",
+        "python/ottla/peers/dialing.py",
+        "                if security.tls:\n",
+        "                if False:\n",
+        pytest=(f"{BETWEEN}::test_the_connection_of_a_watcher_has_tls_too",),
+    ),
+    Mutant(
+        "tls.nobody-tries-to-connect-to-himself",
+        "python/ottla/broker/tls.py",
+        '        client.check(listener.tls, host or "localhost")\n',
+        "        pass\n",
+        pytest=(f"{BETWEEN}::test_settings_with_which_a_broker_would_not_find_itself",),
+    ),
+    Mutant(
+        "tls.connections-to-others-keep-the-first-certificate",
+        "python/ottla/broker/secured.py",
+        "            await self._renew_access(config())\n",
+        "            pass\n",
+        pytest=(f"{BETWEEN}::test_an_authority_is_replaced_while_brokers_run",),
     ),
 )

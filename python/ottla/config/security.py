@@ -50,7 +50,7 @@ and later call the master key.
 _HARMLESS: Final = {
     "principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
 }
-"""Values that ask for nothing, beside false, an empty text and numbers up to 0."""
+"""Values that ask for nothing, beside false and an empty text."""
 
 _WITHOUT_TLS: Final = "no listener has TLS"
 _WITHOUT_SASL: Final = "no listener has SASL"
@@ -162,4 +162,4 @@ def _asks(name: str, base: str, text: str) -> bool:
     if text in ("", _HARMLESS.get(base)):
         return False
     value = parse(name, setting.type, text) if (setting := base_setting(name)) else text
-    return value > 0 if isinstance(value, int) else bool(value)
+    return bool(value)

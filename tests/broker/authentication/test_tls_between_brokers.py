@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
+from ottla.broker.authentication.between import Access
+from ottla.config import BrokerConfig
+from ottla.peers import Dialer
 from tests.broker.authentication.use import USERS, VALUES, brokers_known, create, read, state, write
 from tests.peers.apache import Apache
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
 from tests.support.tls import refused, store
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.clients
 
@@ -126,6 +130,30 @@ def test_three_brokers(brokers: Brokers, files: Certificates, zookeeper: str, pr
     for broker in every.values():
         assert broker.stop() == 0
         assert "did not say in time" not in broker.log.read_text()
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_the_connection_of_a_watcher_has_tls_too(files: Certificates, protocol: str) -> None:
+    """Nothing else is said on it; in the clear it would end with the time that a handshake has."""
+    given = files.settings("one", 1, protocol)
+    access = Access(BrokerConfig({name: str(value) for name, value in given.items()}))
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    began = b""
+
+    async def neighbour() -> None:
+        nonlocal began
+        async with await listener.accept() as stream:
+            began = await stream.receive_some(1)
+
+    async with listener, trio.open_nursery() as nursery:
+        nursery.start_soon(neighbour)
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        async with stream:
+            with pytest.raises(OSError, match="closed the connection instead of beginning TLS"):
+                await Dialer("watcher", 1000 * int(PATIENCE_S), access).greet(stream, "127.0.0.1", port)
+    assert began == b"\x16", "a handshake of TLS"
 
 
 @pytest.mark.java
