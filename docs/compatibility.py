@@ -78,7 +78,7 @@ LATER = {
 BETWEEN_BROKERS = "Between brokers only: taken on the listeners that brokers use."
 NO_TOKENS = "Answers DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Kafka where nobody is authenticated."
 NOTES = {
-    17: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Answers ILLEGAL_SASL_STATE on listeners without SASL.",
+    17: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Answers ILLEGAL_SASL_STATE on listeners without SASL.",
     29: "Answers SECURITY_DISABLED, since there is no authorizer.",
     30: "Answers SECURITY_DISABLED, since there is no authorizer.",
     31: "Answers SECURITY_DISABLED, since there is no authorizer.",
@@ -159,7 +159,7 @@ Of members, users, tokens and the like there are fewer. The bounds:
 """
 
 BESIDES = """
-Access control; SASL by GSSAPI (Kerberos), OAUTHBEARER and delegation tokens; TLS to ZooKeeper.
+Access control; SASL by GSSAPI (Kerberos) and delegation tokens; TLS to ZooKeeper.
 
 ## Settings without a meaning here
 

@@ -1,10 +1,15 @@
 """The pages of TLS and SASL, followed block by block in one folder."""
 
+import json
 import re
 import subprocess
+import time
 from pathlib import Path
 
+import jwt
 import pytest
+from confluent_kafka.admin import AdminClient
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from ottla.config import properties
 from tests.cli.conftest import Ottla
@@ -12,7 +17,7 @@ from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
 from tests.support import shown
 from tests.support.readme import block
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, eventually
 
 ADMIN = "admin's password"
 
@@ -85,3 +90,32 @@ def test_scram(brokers: Brokers, ottla: Ottla, tmp_path: Path) -> None:
     alice, listing = reader.typed(block("sh", "ottla user list", "docs/sasl.md"))
     assert ottla(*alice).out == "user alice can come in by SCRAM-SHA-256 and SCRAM-SHA-512\n"
     assert [line.split()[0] for line in ottla(*listing).out.splitlines()[1:]] == ["admin", "alice"]
+
+
+@pytest.mark.clients
+def test_oauth(brokers: Brokers, tmp_path: Path) -> None:
+    port = free_port()
+    reader = Reader(tmp_path, port, "9094")
+    reader.certificates()
+    file = reader.put("server.properties", block("properties", "sasl.oauthbearer.jwks.endpoint.url", "docs/oauth.md"))
+    key = ec.generate_private_key(ec.SECP256R1())
+    public = jwt.algorithms.ECAlgorithm.to_jwk(key.public_key(), as_dict=True)
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": [{**public, "kid": "one"}]}))
+    between = free_port()
+    given = {
+        name: str(value).replace("/etc/ottla", str(tmp_path)).replace("9093", str(between))
+        for name, value in settings(file).items()
+    }
+    broker = brokers(port=between, settings=given)
+    eventually("it has the keys", lambda: "tokens may be signed by 1 keys" in broker.log.read_text())
+    ends_at = time.time() + 600
+    token = {"sub": "ann", "iss": "https://login.example", "aud": "kafka", "exp": ends_at}
+    client = {
+        "bootstrap.servers": f"127.0.0.1:{port}",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "ssl.ca.location": str(tmp_path / "authority.pem"),
+        "oauth_cb": lambda _: (jwt.encode(token, key, "ES256", headers={"kid": "one"}), ends_at),
+    }
+    admin = AdminClient(client)
+    eventually("it is let in", lambda: (admin.poll(0.1), admin.list_topics(timeout=5))[1].brokers != {})

@@ -14,6 +14,7 @@ SESSIONS = "tests/broker/authentication/test_sessions.py"
 AUTHENTICATION = "python/ottla/broker/authentication/authentication.py"
 PRINCIPALS = "tests/broker/connections/test_principals.py"
 RENEWED = "tests/broker/connections/test_tls_renewed.py"
+TOKENS = "tests/broker/authentication/test_oauthbearer.py"
 BETWEEN = "tests/broker/authentication/test_tls_between_brokers.py"
 
 MUTANTS = (
@@ -345,5 +346,40 @@ MUTANTS = (
         "            await self._renew_access(config())\n",
         "            pass\n",
         pytest=(f"{BETWEEN}::test_an_authority_is_replaced_while_brokers_run",),
+    ),
+    Mutant(
+        "oauth.keys-may-be-shared-secrets",
+        "python/ottla/broker/authentication/keys.py",
+        "if key.algorithm_name in ALGORITHMS and",
+        "if",
+        pytest=(f"{TOKENS}::test_files_that_have_no_keys", f"{TOKENS}::test_tokens_with_a_signature"),
+    ),
+    Mutant(
+        "oauth.keys-for-secrets-sign",
+        "python/ottla/broker/authentication/keys.py",
+        'and key.public_key_use in (None, "sig")]',
+        "]",
+        pytest=(f"{TOKENS}::test_tokens_with_a_signature",),
+    ),
+    Mutant(
+        "oauth.tokens-may-be-for-others",
+        "python/ottla/broker/authentication/tokens.py",
+        '"verify_aud": bool(rules.audience)',
+        '"verify_aud": False',
+        pytest=(f"{TOKENS}::test_tokens_with_a_signature",),
+    ),
+    Mutant(
+        "oauth.sessions-outlive-tokens",
+        "python/ottla/broker/authentication/authentication.py",
+        "if ends_at_s is not None and for_ms > 0:",
+        "if False:",
+        pytest=(f"{TOKENS}::test_a_session_ends_with_its_token",),
+    ),
+    Mutant(
+        "oauth.tokens-without-a-signature-by-default",
+        "python/ottla/broker/authentication/oauth_settings.py",
+        "    if handler == UNSIGNED:\n",
+        '    if handler in ("", UNSIGNED):\n',
+        pytest=(f"{TOKENS}::test_settings_that_cannot_be_served",),
     ),
 )

@@ -166,12 +166,14 @@ class Broker:
         waits: trio.CancelScope | None = None,
         at: Callable[[str], None] = lambda _: None,
         *,
+        hears: trio.CancelScope | None = None,
         adopt: bool = False,
         shared: SharedTree | None = None,
     ) -> AsyncIterator[Broker]:
         """A broker that serves inside the `async with` block and is stopped cleanly at its end. `at` is told what the
-        start has come to; `waits` may be cancelled to end the wait for ZooKeeper, and `adopt` makes topics from logs
-        whose tree is lost (see `ottla.broker.tree`). `shared` is the tree of brokers in one process.
+        start has come to. `waits` may be cancelled to end the wait for ZooKeeper, and `hears` to end that for the
+        controller. `adopt` makes topics from logs whose tree is lost (see `ottla.broker.tree`). `shared` is the tree of
+        brokers in one process.
         """
         place = place_of(config, shared)
         if place is None:
@@ -207,11 +209,11 @@ class Broker:
                 broker.log.info(
                     "broker %d of cluster %s, with %s", broker_id, cluster_id, _tree_of(config, place, logs)
                 )
-                async with broker._serving():
+                async with broker._serving(hears or trio.CancelScope()):
                     yield broker
 
     @asynccontextmanager
-    async def _serving(self) -> AsyncIterator[None]:
+    async def _serving(self, hears: trio.CancelScope) -> AsyncIterator[None]:
         nursery = self._nursery
 
         async def client_changed(kind: str, name: str) -> None:
@@ -233,18 +235,7 @@ class Broker:
         served = trio.Event()
         self.requests = Requests(self.serving, self, self.turn)
         nursery.start_soon(self._serve, self.requests, served)
-        nursery.start_soon(self.deadlines.run)
-        nursery.start_soon(self.logs.run)
-        nursery.start_soon(self.replicas.moves.run)
-        nursery.start_soon(self.standing.run)
-        nursery.start_soon(self.cleaner.run)
-        nursery.start_soon(self.replicas.watch_log_starts)
-        nursery.start_soon(self.replicas.watch_followers, self._lag_max_ms)
-        nursery.start_soon(self.replicas.watch_near, self._lag_max_ms, self.surroundings.is_alive)
-        nursery.start_soon(self.peers.run)
-        nursery.start_soon(self.isr_changes.run)
-        nursery.start_soon(self.following.run)
-
+        self._begin(nursery)
         reconfiguration.subscribe(self, nursery)
         await nursery.start(self.settings.watch, self._topic_changed, client_changed, read_clients)
         await nursery.start(self.groups.run)
@@ -258,7 +249,8 @@ class Broker:
             nursery.start_soon(self.controller.watch_neighbours)
         nursery.start_soon(self._answer_anyway)
         nursery.start_soon(untold.say_so, self)
-        await self._until_ready()
+        with hears:
+            await self._until_ready()
         nursery.start_soon(self.failing_directories.run)
         try:
             yield
@@ -280,6 +272,21 @@ class Broker:
                 self.server.stop(0 if self._dies else DRAIN_SECONDS)
                 await served.wait()
             nursery.cancel_scope.cancel()
+
+    def _begin(self, nursery: trio.Nursery) -> None:
+        """Starts the parts that need nothing of each other."""
+        nursery.start_soon(self.deadlines.run)
+        nursery.start_soon(self.authentication.run)
+        nursery.start_soon(self.logs.run)
+        nursery.start_soon(self.replicas.moves.run)
+        nursery.start_soon(self.standing.run)
+        nursery.start_soon(self.cleaner.run)
+        nursery.start_soon(self.replicas.watch_log_starts)
+        nursery.start_soon(self.replicas.watch_followers, self._lag_max_ms)
+        nursery.start_soon(self.replicas.watch_near, self._lag_max_ms, self.surroundings.is_alive)
+        nursery.start_soon(self.peers.run)
+        nursery.start_soon(self.isr_changes.run)
+        nursery.start_soon(self.following.run)
 
     def die(self) -> None:
         """Ends as a process that is killed does: nothing is answered, handed over, flushed or marked as clean."""

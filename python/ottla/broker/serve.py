@@ -47,19 +47,20 @@ async def _serve(config: BrokerConfig, ready: Callable[[Started], None], adopt: 
     began = trio.current_time()
     logger.info("Ottla %s starts as process %d, on Python %s", __version__, os.getpid(), sys.version.split()[0])
     # A start that has begun to open logs is finished before it is undone; only waiting for others ends at once.
-    waits, serves, handing_over = trio.CancelScope(), trio.CancelScope(), trio.CancelScope()
+    waits, hears, serves, handing_over = (trio.CancelScope() for _ in range(4))
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_obey, signals, (waits, serves), handing_over)
+            nursery.start_soon(_obey, signals, (waits, hears, serves), handing_over)
             with suppress(StoppedBeforeStart):
                 async with (
                     watched(config) as readiness,
-                    Broker.start(config, waits, readiness.at, adopt=adopt) as broker,
+                    Broker.start(config, waits, readiness.at, hears=hears, adopt=adopt) as broker,
                 ):
                     broker.handing_over = handing_over
-                    readiness.serves(broker)
-                    ready(broker)
-                    logger.info("serving, %d ms after the start", 1000 * (trio.current_time() - began))
+                    if not serves.cancel_called:
+                        readiness.serves(broker)
+                        ready(broker)
+                        logger.info("serving, %d ms after the start", 1000 * (trio.current_time() - began))
                     with serves:
                         await trio.sleep_forever()
                     readiness.stopping()

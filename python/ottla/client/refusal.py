@@ -17,6 +17,10 @@ def refused(problem: ConnectionLost, security: Security | None, place: str) -> C
     from ottla.client.tls import failure
 
     # With TLS 1.3 a broker looks at our certificate after the handshake. Java's alert then is one that only Java reads.
-    wants = "" if security.keystore_location else "; does it want a certificate of ours (ssl.keystore.location)?"
+    wants = (
+        ""
+        if security.keystore_location or security.keystore_key
+        else "; does it want a certificate of ours (ssl.keystore.location)?"
+    )
     found = failure(problem, place)
     return ConnectionLost(f"{problem}{wants}") if found is None else TlsFailed(f"{found}{wants}")

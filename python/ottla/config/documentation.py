@@ -281,6 +281,22 @@ _BROKER = {
         "half of it is taken and while other addresses want some. An address that many clients share, such as a "
         "proxy's, needs more."
     ),
+    "sasl.oauthbearer.clock.skew.seconds": (
+        "By how much the clock of the server that makes tokens may differ, in seconds. As in Kafka 3.1."
+    ),
+    "sasl.oauthbearer.expected.audience": (
+        "For whom tokens must be: one of these. Without it nobody looks. As in Kafka 3.1."
+    ),
+    "sasl.oauthbearer.expected.issuer": "Who must have made tokens. Without it nobody looks. As in Kafka 3.1.",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": (
+        "How often the keys that sign tokens are read, in ms. As in Kafka 3.1."
+    ),
+    "sasl.oauthbearer.jwks.endpoint.url": (
+        "Where the keys are that sign tokens, a JSON Web Key Set: https://, http:// or file://. As in Kafka 3.1, which "
+        "takes no file."
+    ),
+    "sasl.oauthbearer.scope.claim.name": "The claim of a token that has its scopes. As in Kafka 3.1.",
+    "sasl.oauthbearer.sub.claim.name": "The claim of a token that is the user's name. As in Kafka 3.1.",
     "unclean.start.wait.ms": (
         "How long nobody may lead a partition before a replica does that may have lost records with the power of its "
         "machine, where other replicas that were in sync do not say what they have. One whose log is "

@@ -16,6 +16,7 @@ _PER_MECHANISM = (
     "sasl.login.callback.handler.class",
     "sasl.login.class",
     "sasl.server.callback.handler.class",
+    *(name for name in BROKER_SETTINGS if name.startswith("sasl.oauthbearer.")),
     "connections.max.reauth.ms",
 )
 # While a broker runs, these are changed for one listener, never in general (SslConfigs.RECONFIGURABLE_CONFIGS).

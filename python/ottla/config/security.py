@@ -58,7 +58,7 @@ INERT: Final = (
     (("ssl.*",), _WITHOUT_TLS),
     (("sasl.*", "connection.failed.authentication.delay.ms", "connections.max.reauth.ms"), _WITHOUT_SASL),
     (("sasl.kerberos.*",), "Ottla has no Kerberos"),
-    (("sasl.login.refresh.*",), "Ottla has no OAUTHBEARER yet"),
+    (("sasl.login.refresh.*",), "brokers do not come in at each other by OAUTHBEARER"),
     (
         (
             "sasl.client.callback.handler.class",

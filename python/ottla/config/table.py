@@ -388,6 +388,13 @@ OURS: Final = (
     S("logging.format", STRING, "text", LOW, READ_ONLY, OneOf(("text", "json")), is_ours=True),
     S("metrics.listener", STRING, None, MEDIUM, READ_ONLY, is_ours=True),
     S("queued.max.request.percent.per.ip", INT, 50, LOW, READ_ONLY, Range(1, 100), is_ours=True),
+    S("sasl.oauthbearer.clock.skew.seconds", INT, 30, LOW, PER_BROKER, at_least(0), is_ours=True),
+    S("sasl.oauthbearer.expected.audience", LIST, [], LOW, PER_BROKER, is_ours=True),
+    S("sasl.oauthbearer.expected.issuer", STRING, None, LOW, PER_BROKER, is_ours=True),
+    S("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, LOW, PER_BROKER, at_least(1_000), is_ours=True),
+    S("sasl.oauthbearer.jwks.endpoint.url", STRING, None, MEDIUM, PER_BROKER, is_ours=True),
+    S("sasl.oauthbearer.scope.claim.name", STRING, "scope", LOW, PER_BROKER, is_ours=True),
+    S("sasl.oauthbearer.sub.claim.name", STRING, "sub", LOW, PER_BROKER, is_ours=True),
     S("security.settings.ignored", LIST, [], HIGH, READ_ONLY, is_ours=True),
     S("unclean.start.wait.ms", LONG, 30_000, MEDIUM, READ_ONLY, at_least(0), is_ours=True),
 )

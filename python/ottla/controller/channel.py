@@ -17,6 +17,7 @@ import trio
 from ottla.controller.model import Broker
 from ottla.controller.requests import ControlRequest
 from ottla.errors import ProtocolError
+from ottla.peers.versions import Versions, lacking
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,12 @@ class ControlConnection(Protocol):
         self, api: Any, message: Any, version: int | None = None, *, timeout_ms: float = ..., in_pieces: bool = ...
     ) -> Any: ...
 
+    async def negotiate(self) -> None: ...
+
     async def aclose(self) -> None: ...
+
+    @property
+    def protocol(self) -> Versions: ...
 
 
 Connect = Callable[[str, int], Awaitable[ControlConnection]]
@@ -137,13 +143,10 @@ class Channel:
 
     async def _lacking(self, request: ControlRequest) -> str | None:
         """Says in words which request the broker lacks, if that is why it does not answer; else None."""
-        from ottla.peers.versions import lacking
-
         endpoint = self.broker.endpoint(self._listener)
         if endpoint is None:
             return None
-        needed = [(request.api, request.version)]
-        return await lacking(endpoint.host, endpoint.port, "controller", needed, self._timeout_ms)
+        return await lacking(endpoint.host, endpoint.port, self._connect, [(request.api, request.version)])
 
     async def _open(self) -> ControlConnection:
         endpoint = self.broker.endpoint(self._listener)

@@ -44,6 +44,7 @@ STATE_FIELDS: Final = frozenset({"version", "leader", "leader_epoch", "isr", "co
 #: Settings of tiered storage (KIP-405), which no release of 2.x has.
 TIERED: Final = frozenset({"remote.log.storage.system.enable", "remote.storage.enable"})
 MECHANISMS_SETTING: Final = "sasl.enabled.mechanisms"
+SERVED: Final = (*MECHANISMS, "OAUTHBEARER")
 #: The settings of a running broker's own place in the cluster: the new broker has its own.
 OWN: Final = frozenset({"listeners", "advertised.listeners", "broker.id", "log.dirs", "log.dir", "zookeeper.connect"})
 #: Sources of a setting that somebody has set, by their numbers on the wire.
@@ -116,7 +117,7 @@ def _refused(settings: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
         if name in TIERED and value == "true":
             yield f"{name}=true: Ottla has no tiered storage", "bring the segments back, and turn it off"
         elif base_name(name) == MECHANISMS_SETTING and (others := _other_mechanisms(value)):
-            yield f"{name}={value}: Ottla has no {', '.join(others)}", f"move their clients to {', '.join(MECHANISMS)}"
+            yield f"{name}={value}: Ottla has no {', '.join(others)}", f"move their clients to {', '.join(SERVED)}"
         elif base_name(name) in REFUSED:
             # The value of a password is not told; that there is one is enough.
             if (error := refusal(name, "set" if value is None else value, ())) is not None:
@@ -129,7 +130,7 @@ def _refused(settings: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
 
 
 def _other_mechanisms(value: str | None) -> list[str]:
-    return [each for each in re.split(r"\s*,\s*", (value or "").strip()) if each and each not in MECHANISMS]
+    return [each for each in re.split(r"\s*,\s*", (value or "").strip()) if each and each not in SERVED]
 
 
 def _is_without_effect(name: str) -> bool:

@@ -67,4 +67,4 @@ class Dialer:
         """The requests that the broker there lacks of those that are needed, in words; None if it has all, or does not
         say.
         """
-        return await lacking(host, port, self._client_id, needed, self.timeout_ms, self._security())
+        return await lacking(host, port, self.open, needed)

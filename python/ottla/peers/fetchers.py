@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from ottla._core import Fetcher, LargeAnswers
 from ottla.client.errors import place
+from ottla.peers.dialing import Dialer
 from ottla.peers.greeting import Greeting
-from ottla.peers.versions import Needed, lacking
+from ottla.peers.versions import Needed
 from ottla.wire.k01_fetch import FETCH
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ class Fetchers:
         """
         client_id = f"broker-{self._broker_id}-fetcher"
         timeout_ms = self._config().get_int("replica.socket.timeout.ms")
-        fetch = FETCH, self._fetch_version
-        return await lacking(host, port, client_id, [fetch, *needed], timeout_ms, self._security())
+        dialer = Dialer(client_id, timeout_ms, self._security)
+        return await dialer.lacking(host, port, [(FETCH, self._fetch_version), *needed])
 
     @property
     def _fetch_version(self) -> int:

@@ -7,35 +7,53 @@ once that happened, for the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol
 
-from ottla.client.connection import Connection
 from ottla.errors import KafkaError, ProtocolError
 from ottla.wire.schema import Api
-
-if TYPE_CHECKING:
-    from ottla.client.security import Security
 
 Needed = tuple[Api[Any, Any], int]
 """An API, and the version in which it is asked for."""
 
 
-async def lacking(
-    host: str,
-    port: int,
-    client_id: str,
-    needed: Iterable[Needed],
-    timeout_ms: float,
-    security: Security | None = None,
-) -> str | None:
+class Negotiable(Protocol):
+    """The part of a connection to a broker that is needed here; `ottla.client.Connection` has it."""
+
+    @property
+    def protocol(self) -> Versions: ...
+
+    async def negotiate(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Versions(Protocol):
+    """The versions that a broker has."""
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]] | None:
+        """The least and the most by the API's key; None: it was not asked yet."""
+
+
+Open = Callable[[str, int], Awaitable[Negotiable]]
+"""Opens a connection to this host and port. Raises OSError."""
+
+
+async def lacking(host: str, port: int, connect: Open, needed: Iterable[Needed]) -> str | None:
     """Says in words which requests the broker there lacks of those needed; None if it has all, or does not say."""
     try:
-        connection = await Connection.connect(host, port, client_id, timeout_ms=timeout_ms, security=security)
+        connection = await connect(host, port)
     except (OSError, ProtocolError, KafkaError):
         return None
+    try:
+        if connection.protocol.versions is None:
+            await connection.negotiate()
+    except (OSError, ProtocolError, KafkaError):
+        return None
+    finally:
+        await connection.aclose()
     offered = connection.protocol.versions
-    await connection.aclose()
     assert offered is not None, "a negotiation has come to its end"
     lacks = [text for api, version in needed if (text := _lack(api, version, offered.get(api.key)))]
     if not lacks:

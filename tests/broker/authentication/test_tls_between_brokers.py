@@ -198,6 +198,7 @@ def test_a_broker_of_a_stranger_is_told_nothing(brokers: Brokers, files: Certifi
     ports = free_port(), free_port()
     given = files.client(ports[0])
     one = brokers(broker_id=1, port=ports[0], zookeeper=zookeeper, settings=files.settings("one", ports[0]))
+    create(given, "apart", 1)
     (files.folder / "strange").mkdir()
     own = Certificates(files.folder / "strange").settings("two", ports[1])
     two = brokers(broker_id=2, port=ports[1], zookeeper=zookeeper, settings=own, wait=False)
@@ -208,7 +209,8 @@ def test_a_broker_of_a_stranger_is_told_nothing(brokers: Brokers, files: Certifi
     )
     assert f"127.0.0.1:{ports[1]}: its certificate is not trusted" in one.log.read_text()
     write(given, "apart")
-    two.kill()
+    # It was never told of the cluster, and is stopped all the same.
+    assert two.stop() == 0
 
 
 SELF = "brokers connect to each other through this listener, and this one cannot connect to itself at 127.0.0.1"

@@ -21,17 +21,22 @@ Source: SaslServerAuthenticator.java, KafkaChannel.maybeBeginServerReauthenticat
 from __future__ import annotations
 
 import logging
+import math
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import trio
 
-from ottla.broker.authentication import plain
+from ottla.broker.authentication import oauthbearer, plain
 from ottla.broker.authentication.exchange import Exchange, Refused
+from ottla.broker.authentication.keys import Keys
 from ottla.broker.authentication.listeners import SCRAM, Sasl
+from ottla.broker.authentication.oauthbearer import OAuthBearer
 from ottla.broker.authentication.plain import Plain
 from ottla.broker.authentication.scram import Scram
+from ottla.broker.authentication.tokens import Rules, Signed, Unsigned
 from ottla.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
 from ottla.wire.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.wire.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -98,10 +103,23 @@ class Authentication:
         self._listeners: dict[str, Sasl] = {}
         self._known: dict[int, _Known] = {}
         self._conversations: dict[int, _Conversation] = {}
+        #: Of tokens, by where they are.
+        self._keys: dict[str, Keys] = {}
+        self._new_keys, self._to_read = trio.open_memory_channel[Keys](math.inf)
+
+    async def run(self) -> None:
+        """Reads the keys that sign tokens, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            async for keys in self._to_read:
+                nursery.start_soon(keys.run)
 
     def serve(self, listener: str, sasl: Sasl) -> None:
         """From now on clients of a listener, whose socket is open, have to say who they are."""
         self._listeners[listener] = sasl
+        url = None if sasl.tokens is None else sasl.tokens.keys_url
+        if sasl.tokens is not None and url is not None and url not in self._keys:
+            self._keys[url] = Keys(url, sasl.tokens.refresh_ms)
+            self._new_keys.send_nowait(self._keys[url])
         self.counts.setdefault(listener, Counts())
         self._hub.greet(listener, GREETING_MS)
 
@@ -149,8 +167,14 @@ class Authentication:
     def _exchange(self, sasl: Sasl, mechanism: str) -> Exchange:
         if mechanism == plain.NAME:
             return Plain(sasl.passwords)
+        if mechanism == oauthbearer.NAME:
+            assert sasl.tokens is not None, "a listener with OAUTHBEARER has rules for it"
+            return OAuthBearer(self._validator(sasl.tokens))
         kind = SCRAM[mechanism]
         return Scram(kind, partial(self.credentials.find, kind))
+
+    def _validator(self, rules: Rules) -> Signed | Unsigned:
+        return Unsigned(rules) if rules.keys_url is None else Signed(rules, self._keys[rules.keys_url])
 
     def authenticate(self, call: SaslAuthenticate) -> None:
         """Answers a token of a client."""
@@ -161,8 +185,9 @@ class Authentication:
             self._out_of_place(call)
             return
         try:
-            if len(token) > TOKEN_BYTES_MAX:
-                raise Refused(f"a token of {len(token)} bytes, at most {TOKEN_BYTES_MAX} are looked at")
+            most = oauthbearer.TOKEN_BYTES_MAX if conversation.mechanism == oauthbearer.NAME else TOKEN_BYTES_MAX
+            if len(token) > most:
+                raise Refused(f"a token of {len(token)} bytes, at most {most} are looked at")
             answer = conversation.exchange.step(token)
             user = conversation.exchange.user
             if user is not None:
@@ -183,6 +208,10 @@ class Authentication:
         """Opens the gate. Returns the milliseconds for which it is open; 0: for ever."""
         mechanism = conversation.mechanism
         for_ms = conversation.sasl.session_ms[mechanism]
+        ends_at_s = conversation.exchange.ends_at_s
+        if ends_at_s is not None and for_ms > 0:
+            # As in Kafka, a session without an end outlives its token. One that is over already is taken once more.
+            for_ms = max(1, min(for_ms, int(1000 * (ends_at_s - time.time()))))
         before = self._known.get(connection)
         known = _Known(user, mechanism, for_ms > 0)
         if before is not None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker import tls
-from ottla.broker.authentication.listeners import of_listener
+from ottla.broker.authentication import oauthbearer
+from ottla.broker.authentication.listeners import SERVED, of_listener
 from ottla.broker.authentication.logins import login, setting_of
 from ottla.client import jaas
 from ottla.client.security import PLAINTEXT, Security
@@ -72,6 +73,13 @@ def _login(config: BrokerConfig, endpoint: Endpoint) -> _Login:
         return {}
     setting = "sasl.mechanism.inter.broker.protocol"
     mechanism = config.get_str(setting) or ""
+    if mechanism == oauthbearer.NAME:
+        others = [each for each in SERVED if each != mechanism]
+        raise ConfigError(
+            setting,
+            f"{setting}={mechanism}: brokers come in at each other by {', '.join(others)}; name one of them, among the "
+            "mechanisms of their listener too",
+        )
     if mechanism not in sasl.mechanisms:
         raise ConfigError(
             setting,

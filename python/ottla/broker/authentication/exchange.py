@@ -8,10 +8,12 @@ from typing import Protocol
 class Exchange(Protocol):
     """A mechanism's side of the broker, for one client.
 
-    user: Who the client is, once `step` has accepted the last token; None before.
+    user: Who the client is, once `step` has accepted the last token; None before. ends_at_s: until when it is, in
+    seconds since 1970; None: that has no end.
     """
 
     user: str | None
+    ends_at_s: float | None
 
     def step(self, token: bytes) -> bytes:
         """Takes the client's next token, and returns the answer to it. Raises Refused: the conversation is over."""

@@ -3,7 +3,7 @@
 The settings are Kafka's: `listener.name.LISTENER.sasl.enabled.mechanisms`, or `sasl.enabled.mechanisms` for all
 listeners; `listener.name.LISTENER.MECHANISM.sasl.jaas.config`, which for PLAIN has an option `user_NAME` with each
 user's password; and `connections.max.reauth.ms` with both prefixes, one, or none. Users of SCRAM are in the
-coordination tree.
+coordination tree, those of OAUTHBEARER in tokens (`oauth_settings`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.authentication import plain
+from ottla.broker.authentication import oauthbearer, plain
 from ottla.broker.authentication.logins import login, setting_of
+from ottla.broker.authentication.oauth_settings import HANDLER, of_tokens
+from ottla.broker.authentication.tokens import Rules
 from ottla.broker.scram import Mechanism
 from ottla.client import jaas
 from ottla.config import ConfigError
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig, Endpoint
 
 SCRAM: Final = {kind.setting: kind for kind in Mechanism}
-SERVED: Final = (plain.NAME, *SCRAM)
+SERVED: Final = (plain.NAME, *SCRAM, oauthbearer.NAME)
 _KERBEROS: Final = "GSSAPI"
 _USER: Final = "user_"
 _EXAMPLE: Final = f'{jaas.MODULES[plain.NAME]} required user_alice="..." user_bob="...";'
@@ -36,12 +38,14 @@ class Sasl:
     passwords: Of PLAIN, by user.
     session_ms: For how long a client is known that came in by a mechanism; 0: for ever.
     failure_delay_ms: How long a client that is refused waits for its answer.
+    tokens: The rules for those of OAUTHBEARER; None: it is not among the mechanisms.
     """
 
     mechanisms: tuple[str, ...]
     passwords: Mapping[str, str]
     session_ms: Mapping[str, int]
     failure_delay_ms: int
+    tokens: Rules | None = None
 
 
 def check(config: BrokerConfig) -> None:
@@ -74,6 +78,7 @@ def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Sasl | None:
         _passwords(config, endpoint) if plain.NAME in mechanisms else {},
         {each: _session_ms(config, own, each) for each in mechanisms},
         config.get_int("connection.failed.authentication.delay.ms"),
+        of_tokens(config, endpoint) if oauthbearer.NAME in mechanisms else None,
     )
 
 
@@ -101,8 +106,9 @@ def _session_ms(config: BrokerConfig, own: str, mechanism: str) -> int:
 
 def _refuse_handlers(config: BrokerConfig, endpoint: Endpoint, own: str) -> None:
     """Raises ConfigError if a class of Java is to decide who comes in."""
-    for name in ("sasl.server.callback.handler.class", "sasl.login.callback.handler.class", "sasl.login.class"):
-        if config.get_str(own + name):
+    for name in (HANDLER, "sasl.login.callback.handler.class", "sasl.login.class"):
+        is_of_tokens = name == HANDLER and own.endswith(f".{oauthbearer.NAME.lower()}.")
+        if config.get_str(own + name) and not is_of_tokens:
             raise ConfigError(
                 own + name,
                 f"listener {endpoint}: {own}{name}: Ottla runs no Java class that decides who comes in; remove the "

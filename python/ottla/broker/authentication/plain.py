@@ -19,6 +19,7 @@ class Plain:
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self.user: str | None = None
+        self.ends_at_s: float | None = None
         self._passwords = passwords
 
     def step(self, token: bytes) -> bytes:

@@ -46,6 +46,7 @@ class Scram:
 
     def __init__(self, kind: Mechanism, find: Callable[[str], Credential]) -> None:
         self.user: str | None = None
+        self.ends_at_s: float | None = None
         self._kind = kind
         self._find = find
         self._first: _First | None = None
