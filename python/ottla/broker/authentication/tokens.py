@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from ottla.broker.authentication.keys import Keys
+    from jwt import PyJWK
 
 #: Of RSA and elliptic curves. With those that share a secret, every broker could write tokens.
 ALGORITHMS: Final = frozenset(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512))
@@ -63,10 +63,15 @@ class Validator(Protocol):
         """Raises InvalidToken."""
 
 
-class Signed:
-    """keys: Those that sign tokens."""
+class Known(Protocol):
+    """The keys that sign tokens; `keys.Keys` are some."""
 
-    def __init__(self, rules: Rules, keys: Keys) -> None:
+    def find(self, name: object, algorithm: object) -> PyJWK:
+        """The key by which a token says that it is signed. Raises InvalidToken."""
+
+
+class Signed:
+    def __init__(self, rules: Rules, keys: Known) -> None:
         self._rules = rules
         self._keys = keys
 
