@@ -159,7 +159,7 @@ Of members, users, tokens and the like there are fewer. The bounds:
 """
 
 BESIDES = """
-Access control; SASL by GSSAPI (Kerberos) and delegation tokens; TLS to ZooKeeper.
+Access control; SASL by GSSAPI (Kerberos) and delegation tokens; access rules in ZooKeeper.
 
 ## Settings without a meaning here
 

@@ -22,13 +22,11 @@ ASKING = {
     "principal.builder.class": "org.example.Builder",
     "security.providers": "org.example.Provider",
     "zookeeper.set.acl": "true",
-    "zookeeper.ssl.client.enable": "TRUE",
 }
 HARMLESS = {
     "authorizer.class.name": "",
     "principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
     "zookeeper.set.acl": "false",
-    "zookeeper.ssl.client.enable": "false",
 }
 INERT = {
     "connection.failed.authentication.delay.ms": "50",

@@ -382,4 +382,11 @@ MUTANTS = (
         '    if handler in ("", UNSIGNED):\n',
         pytest=(f"{TOKENS}::test_settings_that_cannot_be_served",),
     ),
+    Mutant(
+        "tls.zookeeper-hears-plain-text",
+        "python/ottla/broker/tree.py",
+        "encrypt=zookeeper_tls.of_settings(config),",
+        "encrypt=None,",
+        pytest=("tests/broker/connections/test_zookeeper_tls.py::test_a_broker_joins",),
+    ),
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from ottla.broker import moved
+from ottla.broker import moved, zookeeper_tls
 from ottla.config import BrokerConfig, ConfigError
 from ottla.controller.registration import prepare
 from ottla.coordination import znodes
@@ -131,6 +131,7 @@ async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None)
             session_timeout_ms=config.get_int("zookeeper.session.timeout.ms"),
             connect_timeout_ms=timeout_ms,
             create_chroot=cluster_id is None,
+            encrypt=zookeeper_tls.of_settings(config),
         )
         try:
             await _refuse_rules(tree)

@@ -138,8 +138,20 @@ _READ: Final = frozenset(
         "transaction.state.log.segment.bytes",
         "transactional.id.expiration.ms",
         "unclean.start.wait.ms",
+        "zookeeper.clientCnxnSocket",
         "zookeeper.connection.timeout.ms",
         "zookeeper.session.timeout.ms",
+        "zookeeper.ssl.cipher.suites",
+        "zookeeper.ssl.client.enable",
+        "zookeeper.ssl.crl.enable",
+        "zookeeper.ssl.enabled.protocols",
+        "zookeeper.ssl.endpoint.identification.algorithm",
+        "zookeeper.ssl.keystore.location",
+        "zookeeper.ssl.keystore.password",
+        "zookeeper.ssl.ocsp.enable",
+        "zookeeper.ssl.protocol",
+        "zookeeper.ssl.truststore.location",
+        "zookeeper.ssl.truststore.password",
     }
 )
 

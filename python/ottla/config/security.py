@@ -10,13 +10,12 @@ uses it; or if it tunes Java's own libraries, or what Ottla has not. Inert setti
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final
 
 from ottla.config.layers import Layers
 from ottla.config.names import base_setting
 from ottla.config.values import ConfigError, InvalidValue, parse
-from ottla.kafka import PROTOCOLS
 
 IGNORED: Final = "security.settings.ignored"
 
@@ -41,7 +40,6 @@ REFUSED: Final[dict[str, str]] = {
         "Ottla sets no access rules in ZooKeeper yet, so everybody who reaches ZooKeeper may read and change what "
         "Ottla writes there, users' stored credentials included"
     ),
-    "zookeeper.ssl.client.enable": "Ottla has no TLS to ZooKeeper yet, so the connection would be plain text",
 }
 """What is missing where a setting asks for protection, and what follows. delegation.token.secret.key is what Kafka 2.8
 and later call the master key.
@@ -54,6 +52,8 @@ _HARMLESS: Final = {
 
 _WITHOUT_TLS: Final = "no listener has TLS"
 _WITHOUT_SASL: Final = "no listener has SASL"
+_ZOOKEEPER_WITHOUT_TLS: Final = "the connection to ZooKeeper has no TLS"
+_CONDITIONS: Final = (_WITHOUT_TLS, _WITHOUT_SASL, _ZOOKEEPER_WITHOUT_TLS)
 INERT: Final = (
     (("ssl.*",), _WITHOUT_TLS),
     (("sasl.*", "connection.failed.authentication.delay.ms", "connections.max.reauth.ms"), _WITHOUT_SASL),
@@ -71,7 +71,8 @@ INERT: Final = (
         "only Java's own libraries look at it",
     ),
     (("delegation.token.*",), "there are no delegation tokens"),
-    (("zookeeper.ssl.*",), "the connection to ZooKeeper has no TLS"),
+    (("zookeeper.ssl.*", "zookeeper.clientCnxnSocket"), _ZOOKEEPER_WITHOUT_TLS),
+    (("zookeeper.ssl.keystore.type", "zookeeper.ssl.truststore.type"), "the files themselves say what they are"),
     (
         ("super.users", "allow.everyone.if.no.acl.found"),
         "there is no authorizer, and everybody who can connect may do everything",
@@ -92,19 +93,26 @@ def base_name(name: str) -> str:
     return re.sub(r"^listener\.name\.[^.]+\.", "", name)
 
 
-def inert_because(name: str, protocols: Iterable[str] = PROTOCOLS) -> str | None:
+def absent(config: Layers) -> set[str]:
+    """The reasons for which settings have no effect that would have one with other settings."""
+    protocols = {endpoint.protocol for endpoint in config.listeners}
+    is_so = {
+        _WITHOUT_TLS: not any(each.endswith("SSL") for each in protocols),
+        _WITHOUT_SASL: not any(each.startswith("SASL") for each in protocols),
+        _ZOOKEEPER_WITHOUT_TLS: config.zookeeper is None or not config.get_bool("zookeeper.ssl.client.enable"),
+    }
+    return {reason for reason, holds in is_so.items() if holds}
+
+
+def inert_because(name: str, without: Collection[str] = ()) -> str | None:
     """Why a setting of security has no effect; None for a setting that is refused, has an effect, or is of other
-    concern. `protocols` are those of the listeners.
+    concern. `without`: what `absent` says of the other settings.
     """
     base = base_name(name)
     if base in REFUSED:
         return None
-    is_so = {
-        _WITHOUT_TLS: not any(each.endswith("SSL") for each in protocols),
-        _WITHOUT_SASL: not any(each.startswith("SASL") for each in protocols),
-    }
     for names, reason in INERT:
-        if is_so.get(reason, True) and any(_is_one_of(base, name) for name in names):
+        if (reason not in _CONDITIONS or reason in without) and any(_is_one_of(base, name) for name in names):
             return reason
     return None
 

@@ -10,7 +10,7 @@ from ottla.config.layers import Layers
 from ottla.config.listeners import Endpoint
 from ottla.config.names import base_setting
 from ottla.config.protocol import OLDEST
-from ottla.config.security import IGNORED, REFUSED, base_name, inert_because, refusal
+from ottla.config.security import IGNORED, REFUSED, absent, base_name, inert_because, refusal
 from ottla.config.table import BROKER_SETTINGS
 
 #: Settings for several brokers, and what they do to one that is alone.
@@ -73,10 +73,10 @@ def _ignored(config: Layers) -> Iterator[str]:
 
 
 def _inert(config: Layers) -> Iterator[str]:
-    protocols = {endpoint.protocol for endpoint in config.listeners}
+    without = absent(config)
     by_reason: dict[str, list[str]] = {}
     for name in config.static:
-        if reason := inert_because(name, protocols):
+        if reason := inert_because(name, without):
             by_reason.setdefault(reason, []).append(name)
     for reason, found in by_reason.items():
         yield f"without effect, since {reason}: {', '.join(sorted(found))}"

@@ -16,6 +16,11 @@ from typing import Any
 
 from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 
+from ottla.errors import KafkaError
+
+Encrypt = Callable[[socket.socket, str, int], Any]
+"""Returns a connected socket with TLS on it, to this host and port. Raises OSError, KafkaError."""
+
 
 class Result(AsyncResult):  # type: ignore[misc]
     """kazoo's promise, whose callbacks run where it is kept: on the connection's thread."""
@@ -30,8 +35,11 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     reads a hundred thousand nodes when it starts.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, encrypt: Encrypt | None = None) -> None:
         super().__init__()
+        self._encrypt = encrypt
+        #: The last reason for which TLS did not begin, in words.
+        self.not_encrypted: str | None = None
         self._connection: Buffered | None = None
         #: Called on the connection's thread when all that had come was read.
         self.all_read: Callable[[], None] = lambda: None
@@ -53,7 +61,17 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         callback.func(*callback.args)
 
     def create_connection(self, *arguments: Any, **options: Any) -> Any:
-        self._connection = Buffered(super().create_connection(*arguments, **options))
+        """Called by kazoo, which names the address and the host that it was looked up for."""
+        connection = super().create_connection(*arguments, **options)
+        if self._encrypt is not None:
+            (host, port) = options["hostname"], options["address"][1]
+            try:
+                connection = self._encrypt(connection, host, port)
+            except (OSError, KafkaError) as error:
+                self.not_encrypted = str(error)
+                connection.close()
+                raise OSError(str(error)) from error
+        self._connection = Buffered(connection)
         return self._connection
 
     def select(self, reading: Sequence[Any], writing: Sequence[Any], _: Any, timeout: float | None = None) -> Any:

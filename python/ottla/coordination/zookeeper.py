@@ -43,7 +43,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions
 
 from ottla.config.zookeeper import ZooKeeperServers
-from ottla.coordination.kazoo_handler import Handler
+from ottla.coordination.kazoo_handler import Encrypt, Handler
 from ottla.coordination.mistaken import none_answered
 from ottla.coordination.multi_read import NODES_MAX, MultiRead, in_pieces
 from ottla.coordination.tree import (
@@ -59,6 +59,7 @@ from ottla.coordination.tree import (
     NoNode,
     NotAllowed,
     NotEmpty,
+    NoZooKeeper,
     Operation,
     SessionExpired,
     SessionListener,
@@ -218,14 +219,16 @@ class ZooKeeperTree(Tree):
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connect_timeout_ms: int = SESSION_TIMEOUT_MS,
         create_chroot: bool = True,
+        encrypt: Encrypt | None = None,
     ) -> ZooKeeperTree:
-        """Begin a session with `HOST:PORT,HOST:PORT/chroot`, Kafka's `zookeeper.connect`.
+        """Begin a session with `HOST:PORT,HOST:PORT/chroot`, Kafka's `zookeeper.connect`. With `encrypt`, connections
+        have TLS.
 
         Raises ValueError for other text (`ZooKeeperServers`), Unavailable if no server answered in time (NoZooKeeper:
         nor will one), and NoNode if the chroot is missing and is not to be made.
         """
         hosts, chroot = ZooKeeperServers.parse(servers)
-        handler = Handler()
+        handler = Handler(encrypt)
         client = KazooClient(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
@@ -239,6 +242,8 @@ class ZooKeeperTree(Tree):
             with trio.move_on_after(connect_timeout_ms / 1000) as scope:
                 await tree.wait_connected()
                 await tree._ask_for_multi_reads()
+            if scope.cancelled_caught and handler.not_encrypted is not None:
+                raise NoZooKeeper("/", f"no ZooKeeper server at {hosts} by TLS: {handler.not_encrypted}")
             if scope.cancelled_caught:
                 raise await none_answered(hosts, connect_timeout_ms)
             if chroot:

@@ -38,7 +38,6 @@ def test_confluent_learns_that_there_is_no_authorizer(shared_broker: Broker) -> 
     ("name", "value"),
     [
         ("zookeeper.set.acl", "true"),
-        ("zookeeper.ssl.client.enable", "true"),
         ("listener.name.plaintext.principal.builder.class", "org.example.Builder"),
         ("delegation.token.master.key", "hunter2"),
         ("create.topic.policy.class.name", "org.example.Policy"),
