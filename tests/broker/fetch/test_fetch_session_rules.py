@@ -61,6 +61,27 @@ def test_one_that_was_not_used_for_long_gives_way_to_any() -> None:
     assert (cache.partitions_cached, cache.evictions_total) == (10, 1)
 
 
+def test_who_is_named_is_read_last_and_those_that_rest_keep_their_place(partition: Partition) -> None:
+    session = FetchSession(1, None, 0, 0)
+    for index in range(3):
+        session.add(CachedPartition(asked(index)))
+    first = session.entries["t", 0]
+    session.rests(first, partition)
+    session.told(session.entries["t", 1])
+    partition.resign()
+    assert [entry.key[1] for entry in session.in_order()] == [0, 2, 1]
+
+
+def test_a_reader_of_another_kind_reads_what_rests(partition: Partition) -> None:
+    session = FetchSession(1, None, 0, 0)
+    session.reader = _core.Reader.COMMITTED
+    session.add(CachedPartition(asked(0)))
+    for reader, live in ((_core.Reader.COMMITTED, 0), (_core.Reader.CONSUMER, 1)):
+        session.rests(session.entries["t", 0], partition)
+        session.read_by(reader)
+        assert len(session.live) == live
+
+
 def test_a_smaller_one_that_has_had_its_time_gives_way_to_a_larger_one() -> None:
     cache = Cache(2)
     cache.begin(5, 0)

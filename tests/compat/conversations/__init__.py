@@ -40,6 +40,7 @@ CONVERSATIONS: list[Callable[[Talk], None]] = [
     topics.metadata,
     records.fetches,
     records.fetch_limits,
+    records.session_order,
     records.sessions,
     records.produces,
     records.list_offsets,

@@ -83,6 +83,49 @@ def fetch_limits(talk: Talk) -> None:
     talk.ask(FETCH, 11, **quick, session_id=first.session_id, session_epoch=1, topics=again)
 
 
+def session_order(talk: Talk) -> None:
+    """In which order the partitions of a session are read, whichever moved first, as they enter and leave it."""
+    talk.topic("fo", 4)
+    asked = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20}
+    session, epoch = 0, 0
+
+    def ask(*named: tuple[int, int], forgotten: tuple[int, ...] = (), **options: int) -> None:
+        nonlocal session, epoch
+        rows = [{"partition": n, "fetch_offset": offset, "partition_max_bytes": 1 << 20} for n, offset in named]
+        answer = talk.ask(
+            FETCH,
+            11,
+            **{**asked, **options},
+            session_id=session,
+            session_epoch=epoch,
+            topics=[{"topic": "fo", "partitions": rows}] if rows else [],
+            forgotten_topics_data=[{"topic": "fo", "partitions": list(forgotten)}] if forgotten else [],
+        )
+        session, epoch = answer.session_id, epoch + 1
+
+    ask((2, 0), (0, 0), (1, 0))
+    ask()
+    for partition in (1, 2, 0):
+        produce(talk, "fo", batch(b"a"), partition=partition)
+    ask()
+    for partition in (0, 2):
+        produce(talk, "fo", batch(b"b"), partition=partition)
+    ask((1, 1), (0, 1), (2, 1))
+    ask((0, 2), (2, 2))
+    for partition in (3, 1, 0):
+        produce(talk, "fo", batch(b"c"), partition=partition)
+    ask((3, 0))
+    ask(max_bytes=1)
+    ask(max_bytes=1)
+    ask((3, 1), (1, 2), forgotten=(0, 2), max_bytes=1)
+    for partition in (0, 1, 2, 3):
+        produce(talk, "fo", batch(b"d"), partition=partition)
+    ask((2, 3), (0, 3))
+    ask((3, 2), (1, 3), isolation_level=1)
+    ask(forgotten=(1, 3))
+    ask()
+
+
 def sessions(talk: Talk) -> None:
     talk.topic("fs", 3)
     produce(talk, "fs", batch(b"a"))

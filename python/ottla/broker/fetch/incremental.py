@@ -30,6 +30,7 @@ def begin(
     if session is None:
         then(NO_SESSION)
         return
+    session.reader = context.reader
     partitions, rows = rooms.replicas.partitions, result.rows
 
     def add(start: int, stop: int) -> None:
@@ -54,6 +55,7 @@ def serve(context: Context) -> None:
     if session.parked is not None:
         # A client that goes on without waiting for its answer gets that first.
         session.parked.expire()
+    session.read_by(context.reader)
     count, entries = len(fetch), session.entries
     if count == 1 == len(entries) and context.call.quotas is None:
         (asked,) = fetch.partitions
@@ -119,7 +121,7 @@ class IncrementalFetch(DelayedFetch):
         self._live = live
 
     def asked(self) -> Sequence[PartitionToRead]:
-        self._live = [*self._session.live.values()]
+        self._live = self._session.in_order()
         return [entry.asked for entry in self._live]
 
     def wait(self, result: FetchResult, missing: int) -> None:
@@ -149,7 +151,7 @@ class IncrementalFetch(DelayedFetch):
         told: list[FetchRow] = []
         told_of: list[PartitionToRead] = []
         partitions, rows = context.rooms.replicas.partitions, result.rows
-        is_alone = len(live) == 1
+        is_alone = len(session.entries) == 1
 
         def tell(start: int, stop: int) -> None:
             for place in range(start, stop):

@@ -4,8 +4,9 @@ changed, and so does its answer.
 Kafka reads every partition of a session at every request. Here a session's partitions are in one of two states, so that
 a request costs what it asks and what changed, not what it remembers:
 
-* *live*: there may be something to tell. Live partitions are read at every request, in this order: who was named in the
-  last answer comes last in the next one, so that the limit of an answer's bytes starves nobody.
+* *live*: there may be something to tell. Live partitions are read at every request, in Kafka's order: that in which
+  they were named first, but who is named in an answer goes to the end, so that the limit of an answer's bytes starves
+  nobody.
 * *resting*: the client knows everything. The session is registered with the partition (as a parked request is), which
   becomes live when it moves on.
 
@@ -23,13 +24,14 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.kafka import PartitionKey
 from ottla.replication import leading
 
 if TYPE_CHECKING:
-    from ottla._core import FetchRow, PartitionToRead
+    from ottla._core import FetchRow, PartitionToRead, Reader
     from ottla.replication.partition import Partition
 
 NO_SESSION: Final = 0
@@ -55,10 +57,12 @@ class CachedPartition:
     session is registered.
     """
 
-    __slots__ = ("asked", "high_watermark", "key", "log_start", "partition", "session")
+    __slots__ = ("asked", "high_watermark", "key", "log_start", "partition", "place", "session")
 
     def __init__(self, asked: PartitionToRead, high_watermark: int = -1, log_start: int = -1) -> None:
         self.asked = asked
+        #: Who has a lower one is read before.
+        self.place = 0
         self.key: PartitionKey = asked.key
         self.high_watermark = high_watermark
         self.log_start = log_start
@@ -110,6 +114,9 @@ class CachedPartition:
             self.session.parked.expire()
 
 
+_place = attrgetter("place")
+
+
 class Parked(Protocol):
     """A request of a session that waits for more bytes."""
 
@@ -128,8 +135,10 @@ class FetchSession:
         "follower",
         "id",
         "is_closed",
+        "last_place",
         "live",
         "parked",
+        "reader",
         "size_seen",
         "used_ms",
     )
@@ -144,6 +153,9 @@ class FetchSession:
         self.entries: dict[PartitionKey, CachedPartition] = {}
         self.live: dict[PartitionKey, CachedPartition] = {}
         self.parked: Parked | None = None
+        self.last_place = 0
+        #: Who has read so far.
+        self.reader: Reader | None = None
         #: The number of partitions when it was last touched, or that it is about to have.
         self.size_seen = size
 
@@ -157,6 +169,7 @@ class FetchSession:
             return False
         entry.session = self
         self.entries[entry.key] = self.live[entry.key] = entry
+        self._to_the_end(entry)
         return True
 
     def update(self, asked: Iterable[PartitionToRead]) -> None:
@@ -170,6 +183,7 @@ class FetchSession:
             if entry is None:
                 entry = entries[key] = CachedPartition(one)
                 entry.session = self
+                self._to_the_end(entry)
             else:
                 entry.asked = one
             live[key] = entry
@@ -189,10 +203,24 @@ class FetchSession:
         """
         return self.follower is not None or now_ms - self.used_ms > USED_MS
 
+    def read_by(self, reader: Reader) -> None:
+        """The next request is of `reader`: another one than before may find more in what rests."""
+        if reader is not self.reader:
+            self.reader = reader
+            self.live = dict(self.entries)
+
+    def in_order(self) -> list[CachedPartition]:
+        """The live partitions, as they are read."""
+        return sorted(self.live.values(), key=_place)
+
     def told(self, entry: CachedPartition) -> None:
         """The answer names this partition: it stands behind all others next time."""
-        if self.live.pop(entry.key, None) is not None:
-            self.live[entry.key] = entry
+        if entry.session is self:
+            self._to_the_end(entry)
+
+    def _to_the_end(self, entry: CachedPartition) -> None:
+        self.last_place += 1
+        entry.place = self.last_place
 
     def rests(self, entry: CachedPartition, partition: Partition) -> None:
         """The client knows all of this partition: nothing is to be done before it moves on."""
