@@ -26,7 +26,7 @@ from ottla.wire.k27_write_txn_markers import (
 )
 from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
 from ottla.wire.k65_describe_transactions import DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest
-from tests.support.client import Client
+from tests.support.client import Client, batch
 from tests.support.waiting import eventually
 
 PASSING = {
@@ -157,3 +157,28 @@ def mark(client: Client, topic: str, producer: tuple[int, int], *, commit: bool,
 def nothing_hangs(client: Client, topic: str) -> None:
     assert [row for row in producers(client, topic)[1] if row[4] != -1] == []
     assert last_offset(client, topic, COMMITTED) == last_offset(client, topic, 0)
+
+
+class Writer:
+    """A producer that always has a transaction. Where it ends, its coordinator hears nothing of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sequence = 0
+        self.id = (0, 0)
+
+    def begin(self, client: Client) -> None:
+        found = begun(client, self.name, 0)
+        self.id = (found.producer_id, found.producer_epoch)
+
+    def write(self, client: Client, *given: bytes) -> int:
+        """Returns the offset."""
+        options = {"producer_id": self.id[0], "producer_epoch": self.id[1], "base_sequence": self.sequence}
+        records = batch(*given, transactional=True, **options)
+        (row,) = client.produce(TOPIC, records, acks=1, transactional_id=self.name).responses[0].partitions
+        assert row.error_code == 0
+        self.sequence += len(given)
+        return row.base_offset
+
+    def end(self, client: Client, *, commit: bool) -> None:
+        assert mark(client, TOPIC, self.id, commit=commit) == 0

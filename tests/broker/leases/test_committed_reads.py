@@ -27,37 +27,12 @@ from ottla.wire.k21_delete_records import (
 from tests.faults.broker import settings as faults
 from tests.support.client import Client, batch, values
 from tests.support.leased import One, produce, started
-from tests.support.transactions import COMMITTED, SETTINGS, begun, mark
+from tests.support.transactions import COMMITTED, SETTINGS, Writer
 from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = [pytest.mark.trio, pytest.mark.usefixtures("leases_on")]
 
 TOPIC = "data"
-
-
-class Writer:
-    """A producer that always has a transaction. Where it ends, its coordinator hears nothing of it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.sequence = 0
-        self.id = (0, 0)
-
-    def begin(self, client: Client) -> None:
-        found = begun(client, self.name, 0)
-        self.id = (found.producer_id, found.producer_epoch)
-
-    def write(self, client: Client, *given: bytes) -> int:
-        """Returns the offset."""
-        options = {"producer_id": self.id[0], "producer_epoch": self.id[1], "base_sequence": self.sequence}
-        records = batch(*given, transactional=True, **options)
-        (row,) = client.produce(TOPIC, records, acks=1, transactional_id=self.name).responses[0].partitions
-        assert row.error_code == 0
-        self.sequence += len(given)
-        return row.base_offset
-
-    def end(self, client: Client, *, commit: bool) -> None:
-        assert mark(client, TOPIC, self.id, commit=commit) == 0
 
 
 class Stand:
