@@ -1,4 +1,5 @@
-//! Plain Fetches: a consumer's, outside of sessions. It reads everything, or only what is committed.
+//! Plain Fetches: a consumer's, outside of sessions and, with [`sessions`](super::sessions), in them. It reads
+//! everything, or only what is committed.
 //!
 //! A Fetch of several partitions that waits for more than any record is handed on: what each of them has more would
 //! have to be added up.
@@ -10,14 +11,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::parked::Parked;
+use super::session::{Session, State};
 use super::{Direct, Lease};
 use crate::log::leader_epochs::NO_EPOCH;
 use crate::log::{FetchRange, Head, Reader};
 use crate::net::hub::{Hubs, Incoming, Ticket};
 use crate::traffic::Count;
 use crate::wire::fetch::{
-    self, BATCHES_SINCE, CONSUMER, PartitionResponse, READ_COMMITTED, READ_UNCOMMITTED, RecordData,
-    ResponseHead, ZSTD_SINCE,
+    self, BATCHES_SINCE, CONSUMER, FetchRequest, PartitionResponse, READ_COMMITTED,
+    READ_UNCOMMITTED, RecordData, ResponseHead, ZSTD_SINCE,
 };
 use crate::wire::keys::FETCH;
 use crate::wire::piece::Piece;
@@ -97,18 +99,63 @@ pub(super) fn read_all<O>(parts: &[Part<O>], bytes_max: u64) -> Found<'_> {
     found
 }
 
-/// A Fetch that is plain in itself.
-struct Plain<O> {
-    /// Each partition once.
-    parts: Vec<Part<O>>,
-    bytes_max: u64,
+/// A consumer's request, without its partitions.
+pub(super) struct Asking {
+    pub ticket: Ticket,
+    pub reader: Reader,
+    pub bytes_max: u64,
     /// How many bytes it waits for.
-    wanted: u64,
-    wait: Duration,
+    pub wanted: u64,
+    pub wait: Duration,
 }
 
-/// Answers a Fetch. False if what was found cannot be told.
-pub(super) fn reply<T>(hubs: &Hubs<T>, ticket: Ticket, partitions: Vec<Answer<'_>>) -> bool {
+impl Asking {
+    /// None if it is not a consumer's, or is wrong in itself.
+    fn of(request: &FetchRequest, ticket: Ticket, bytes_max: u64) -> Option<Self> {
+        let reader = match request.isolation_level {
+            READ_UNCOMMITTED => Reader::Consumer,
+            READ_COMMITTED => Reader::Committed,
+            _ => return None,
+        };
+        if request.replica_id != CONSUMER {
+            return None;
+        }
+        Some(Self {
+            ticket,
+            reader,
+            bytes_max: u64::try_from(request.max_bytes).ok()?.min(bytes_max),
+            wanted: u64::try_from(request.min_bytes).unwrap_or(0),
+            wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
+        })
+    }
+
+    /// True if what was found is to be answered at once.
+    pub fn is_met(&self, found: &Found<'_>) -> bool {
+        found.length >= self.wanted || found.is_due || self.wait.is_zero()
+    }
+
+    /// True if it may wait here for so many partitions: nobody adds up what several have.
+    pub fn may_wait(&self, partitions: usize) -> bool {
+        partitions <= 1 || self.wanted <= 1
+    }
+}
+
+/// Answers a Fetch: in a session, with what is news to its client. False if what was found cannot be told.
+pub(super) fn answer<O, T>(
+    hubs: &Hubs<T>,
+    ticket: Ticket,
+    session: Option<(&Session<O>, &mut State<O>)>,
+    answers: Vec<Answer<'_>>,
+) -> bool {
+    let Some((session, state)) = session else {
+        return reply(hubs, ticket, NO_SESSION, answers);
+    };
+    let answers = state.news(answers);
+    reply(hubs, ticket, session.id, answers)
+}
+
+/// Sends an answer. False if it cannot be written.
+fn reply<T>(hubs: &Hubs<T>, ticket: Ticket, session_id: i32, partitions: Vec<Answer<'_>>) -> bool {
     let is_measured = ticket.started_us != 0;
     let count = partitions.len();
     if is_measured && let Some(meter) = &hubs.of(ticket.connection).meter {
@@ -118,9 +165,11 @@ pub(super) fn reply<T>(hubs: &Hubs<T>, ticket: Ticket, partitions: Vec<Answer<'_
             row.add(Count::BytesOut, partitions[index].records.length());
         });
     }
-    let Ok(pieces) =
-        fetch::encode_response(ticket.api_version, ResponseHead::default(), partitions)
-    else {
+    let head = ResponseHead {
+        session_id,
+        ..ResponseHead::default()
+    };
+    let Ok(pieces) = fetch::encode_response(ticket.api_version, head, partitions) else {
         return false;
     };
     let mut pieces = pieces.into_iter().peekable();
@@ -196,70 +245,93 @@ impl<O> Direct<O> {
         if ticket.api_version < BATCHES_SINCE || self.leases.is_empty() {
             return None;
         }
-        let fetch = self.plain(body, ticket.api_version)?;
-        let found = read_all(&fetch.parts, fetch.bytes_max);
-        if found.is_unreadable {
-            return None;
-        }
-        if found.length >= fetch.wanted || found.is_due || fetch.wait.is_zero() {
-            return reply(hubs, ticket, found.answers).then_some(());
-        }
-        if fetch.parts.len() > 1 && fetch.wanted > 1 {
-            return None;
-        }
-        let parked = Parked {
+        let mut request = fetch::decode_request(body, ticket.api_version).ok()?;
+        let asking = Asking::of(
+            &request,
             ticket,
-            wanted: fetch.wanted,
-            bytes_max: fetch.bytes_max,
-            id: 0,
-            parts: Mutex::new(fetch.parts),
-        };
-        self.park(hubs, parked, fetch.wait).then_some(())
-    }
-
-    fn plain(&self, body: &[u8], api_version: i16) -> Option<Plain<O>> {
-        let mut request = fetch::decode_request(body, api_version).ok()?;
-        let reader = match request.isolation_level {
-            READ_UNCOMMITTED => Reader::Consumer,
-            READ_COMMITTED => Reader::Committed,
-            _ => return None,
-        };
-        let is_plain = request.replica_id == CONSUMER
-            && (request.session_id, request.session_epoch) == (NO_SESSION, WITHOUT_SESSION)
-            && (request.rack_id.is_empty() || self.serves_racks.load(Ordering::Acquire));
-        if !is_plain || !(1..=PARTITIONS_MAX).contains(&request.partitions.len()) {
+            self.fetch_bytes_max.load(Ordering::Acquire),
+        )?;
+        if !request.rack_id.is_empty() && !self.serves_racks.load(Ordering::Acquire) {
+            return None;
+        }
+        if request.partitions.len() > PARTITIONS_MAX {
             return None;
         }
         request.name_each_once(body);
-        let bytes_max = u64::try_from(request.max_bytes).ok()?;
-        let bytes_max = bytes_max.min(self.fetch_bytes_max.load(Ordering::Acquire));
+        match (request.session_id, request.session_epoch) {
+            (NO_SESSION, WITHOUT_SESSION) => self.fetch_all(hubs, body, &request, &asking),
+            (NO_SESSION, _) | (_, ..=0) => None,
+            _ => self.fetch_in_session(hubs, body, &request, &asking),
+        }
+    }
+
+    /// Serves a request that names all that it asks for.
+    fn fetch_all<T>(
+        &self,
+        hubs: &Hubs<T>,
+        body: &[u8],
+        request: &FetchRequest,
+        asking: &Asking,
+    ) -> Option<()> {
+        let parts = self.plain(body, request, asking)?;
+        let found = read_all(&parts, asking.bytes_max);
+        if found.is_unreadable {
+            return None;
+        }
+        if asking.is_met(&found) {
+            return answer::<O, T>(hubs, asking.ticket, None, found.answers).then_some(());
+        }
+        if !asking.may_wait(parts.len()) {
+            return None;
+        }
+        let parked = Parked {
+            ticket: asking.ticket,
+            wanted: asking.wanted,
+            bytes_max: asking.bytes_max,
+            id: 0,
+            session: None,
+            parts: Mutex::new(parts),
+        };
+        self.park(hubs, parked, asking.wait, None).then_some(())
+    }
+
+    /// The partitions of a request that names all that it asks for. None if only Python can serve it.
+    fn plain(&self, body: &[u8], request: &FetchRequest, asking: &Asking) -> Option<Vec<Part<O>>> {
+        if request.partitions.is_empty() {
+            return None;
+        }
         let mut parts = Vec::with_capacity(request.partitions.len());
-        for asked in request.partitions {
-            let lease = self
-                .leases
-                .get(&body[asked.topic.clone()], asked.partition)?;
+        for asked in &request.partitions {
+            let key = (&body[asked.topic.clone()], asked.partition);
             let epoch = asked.current_leader_epoch;
-            let is_other_epoch = epoch != NO_EPOCH && epoch != lease.terms.leader_epoch;
-            let is_too_old = lease.terms.is_zstd && api_version < ZSTD_SINCE;
-            if !lease.terms.everyone_may_read
-                || is_other_epoch
-                || asked.last_fetched_epoch >= 0
-                || is_too_old
-            {
+            let lease = self.readable(key, epoch, asking.ticket.api_version)?;
+            if asked.last_fetched_epoch >= 0 {
                 return None;
             }
             let range = Range {
                 offset: asked.fetch_offset,
                 bytes_max: u64::try_from(asked.bytes_max).ok()?,
-                reader,
+                reader: asking.reader,
             };
             parts.push(Part { range, lease });
         }
-        Some(Plain {
-            parts,
-            bytes_max,
-            wanted: u64::try_from(request.min_bytes).unwrap_or(0),
-            wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
-        })
+        Some(parts)
+    }
+
+    /// The lease under which a partition may be read by a client that believes in a leader epoch. None if there is
+    /// none, or only Python knows what to say. Every request asks so for each of its partitions, in a session or not.
+    pub(super) fn readable(
+        &self,
+        (topic, partition): (&[u8], i32),
+        epoch: i32,
+        api_version: i16,
+    ) -> Option<Arc<Lease<O>>> {
+        let lease = self.leases.get(topic, partition)?;
+        let is_other_epoch = epoch != NO_EPOCH && epoch != lease.terms.leader_epoch;
+        let is_too_old = lease.terms.is_zstd && api_version < ZSTD_SINCE;
+        if !lease.terms.everyone_may_read || is_other_epoch || is_too_old {
+            return None;
+        }
+        Some(lease)
     }
 }

@@ -19,6 +19,7 @@
 //! | whether a lease holds ([`gate`]) | shared | asked by an append, and where a high watermark is moved |
 //! | the log | shared | a lock a log; who finds it taken hands the request on |
 //! | waiting Fetches ([`parked`]) | shared | a line a lease, one heap of deadlines, a lock a Fetch |
+//! | fetch sessions that are lent ([`sessions`]) | shared | a lock a session; who looks one up holds none |
 //! | the hub | shared | its lock, never held during an append or a read |
 //! | the turn ([`turn`]) | a thread's | nobody else sees it |
 //!
@@ -31,9 +32,9 @@
 //!
 //! [`Log::lost`]: crate::log::Log::lost
 //!
-//! Locks are taken in this order: the deadlines, one line of waiting Fetches or one of these, the hub. A lease's
-//! gate is held for a moment, and nothing is locked meanwhile. No lock of this room is held while an owner is dropped:
-//! an owner may be an object of Python, and whatever that takes with it may call this room.
+//! Locks are taken in this order: a fetch session, the deadlines, one line of waiting Fetches or one of these, the hub.
+//! A lease's gate is held for a moment, and nothing is locked meanwhile. No lock of this room is held while an owner is
+//! dropped: an owner may be an object of Python, and whatever that takes with it may call this room.
 //!
 //! # The table of checks
 //!
@@ -74,7 +75,8 @@
 //! | Fetch | version is 10 or later, where the topic is compressed with zstd | here, terms |
 //! | Fetch | a consumer, not a replica | here |
 //! | Fetch | the isolation level is known | here |
-//! | Fetch | no session | here |
+//! | Fetch | no session, or one that Python has lent, in its epoch, with nothing of it waiting | here |
+//! | Fetch | the session keeps its isolation level, and has 1 to 100 partitions, all under leases | here, broker |
 //! | Fetch | no rack is named, or the broker chooses no replica by it | here, broker |
 //! | Fetch | partition is known, this broker leads it, its directory is in use | terms |
 //! | Fetch | topic is not internal | terms |
@@ -92,6 +94,8 @@ mod leases;
 mod parked;
 mod produce;
 pub mod serving;
+pub mod session;
+mod sessions;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -117,6 +121,7 @@ use self::leases::Leases;
 use self::parked::Due;
 pub use self::produce::Appended;
 use self::serving::Rest;
+use self::sessions::Sessions;
 pub use self::terms::{Lease, Terms};
 use self::turn::Ended;
 pub use self::turn::{Turn, Written};
@@ -126,6 +131,7 @@ use crate::wire::keys::{FETCH, PRODUCE};
 /// The leases of one broker, and what is done under them. `O`: what the grantor knows a partition by.
 pub struct Direct<O> {
     leases: Leases<O>,
+    sessions: Sessions<O>,
     /// `fetch.max.bytes`
     fetch_bytes_max: AtomicU64,
     /// Fetches that name their rack are plain too: nobody is told to read elsewhere.
@@ -139,6 +145,7 @@ impl<O> Default for Direct<O> {
     fn default() -> Self {
         Self {
             leases: Leases::default(),
+            sessions: Sessions::default(),
             fetch_bytes_max: AtomicU64::new(0),
             serves_racks: AtomicBool::new(false),
             due: Mutex::default(),

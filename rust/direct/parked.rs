@@ -6,7 +6,7 @@
 //! those of Fetches that were answered leave it when they are met, or when they have become the most of it.
 //!
 //! A Fetch is answered by whoever takes its parts, while they are locked, and leaves the lines afterwards. Nothing else
-//! is locked meanwhile but the hub.
+//! is locked meanwhile but the hub, and the session of a Fetch that is in one: that is locked before its parts.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -15,9 +15,10 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-use super::fetch::{Part, read_all, reply};
+use super::fetch::{Answer, Part, answer, read_all};
+use super::session::{Session, State};
 use super::{Direct, Lease};
 use crate::net::hub::{Hubs, Ticket};
 
@@ -33,7 +34,9 @@ pub(super) struct Parked<O> {
     pub bytes_max: u64,
     /// Its number, in the order of arrival.
     pub id: u64,
-    /// In the order of the request; none once it is answered.
+    /// Its session knows it as long as it waits.
+    pub session: Option<Arc<Session<O>>>,
+    /// In the order of the request, or of the session; none once it is answered.
     pub parts: Mutex<Vec<Part<O>>>,
 }
 
@@ -44,6 +47,23 @@ impl<O> Parked<O> {
 
     fn is_answered(&self) -> bool {
         self.parts.lock().is_empty()
+    }
+
+    /// The state of its session, if it is in one.
+    fn lock_session(&self) -> Option<MutexGuard<'_, State<O>>> {
+        self.session.as_ref().map(|session| session.lock())
+    }
+
+    /// Answers it, and its session knows nothing of it any more.
+    fn answer<T>(&self, hubs: &Hubs<T>, state: Option<&mut State<O>>, answers: Vec<Answer<'_>>) {
+        let session = match (&self.session, state) {
+            (Some(session), Some(state)) => {
+                state.waiting = None;
+                Some((&**session, state))
+            }
+            _ => None,
+        };
+        answer(hubs, self.ticket, session, answers);
     }
 }
 
@@ -130,7 +150,7 @@ impl<O> Default for Due<O> {
 
 /// The ends of a wait without enough records.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     /// With what there is.
     Time,
     /// With nothing: the next Fetch is told what happened.
@@ -138,8 +158,15 @@ enum End {
 }
 
 impl<O> Direct<O> {
-    /// Lets a Fetch wait under its leases. False if nobody may wait, or no longer under one of them.
-    pub(super) fn park<T>(&self, hubs: &Hubs<T>, mut fetch: Parked<O>, wait: Duration) -> bool {
+    /// Lets a Fetch wait under its leases. False if nobody may wait, or no longer under one of them. `state`: that of
+    /// its session, if it is in one.
+    pub(super) fn park<T>(
+        &self,
+        hubs: &Hubs<T>,
+        mut fetch: Parked<O>,
+        wait: Duration,
+        mut state: Option<&mut State<O>>,
+    ) -> bool {
         let leases: Vec<_> = {
             let parts = fetch.parts.get_mut();
             parts.iter().map(|part| Arc::clone(&part.lease)).collect()
@@ -161,11 +188,14 @@ impl<O> Direct<O> {
         due.waiting += 1;
         let is_in_line = leases.iter().all(|lease| lease.line.add(&fetch));
         drop(due);
-        if !is_in_line && self.leave(&fetch, fetch.take()) {
+        if !is_in_line && self.leave(&fetch, &fetch.take()) {
             return false;
         }
+        if let Some(state) = &mut state {
+            state.waiting = Some(Arc::downgrade(&fetch));
+        }
         // A thread that moves a high watermark looks into the line afterwards: it finds this Fetch, or is seen here.
-        self.look(hubs, &fetch, None);
+        self.look_in(hubs, &fetch, None, state);
         if fetch.is_answered() {
             // Perhaps before it stood in all lines.
             leases
@@ -190,6 +220,19 @@ impl<O> Direct<O> {
 
     /// Answers a Fetch that has as much as it waits for. `moved`: the only lease under which there may be more.
     fn look<T>(&self, hubs: &Hubs<T>, fetch: &Parked<O>, moved: Option<&Lease<O>>) {
+        let _parts;
+        let mut state = fetch.lock_session();
+        _parts = self.look_in(hubs, fetch, moved, state.as_deref_mut());
+    }
+
+    /// The same with the `state` of its session. The caller drops the parts that are returned when nothing is locked.
+    fn look_in<T>(
+        &self,
+        hubs: &Hubs<T>,
+        fetch: &Parked<O>,
+        moved: Option<&Lease<O>>,
+        state: Option<&mut State<O>>,
+    ) -> Vec<Part<O>> {
         let mut parts = fetch.parts.lock();
         if parts.len() != 1
             && !parts.iter().any(|part| {
@@ -197,38 +240,55 @@ impl<O> Direct<O> {
                     && part.has_news()
             })
         {
-            return;
+            return Vec::new();
         }
         let found = read_all(&parts, fetch.bytes_max);
         // An error, too, is answered: the next Fetch is told of it.
         if found.length < fetch.wanted && !found.is_due && !found.is_unreadable {
-            return;
+            return Vec::new();
         }
-        reply(hubs, fetch.ticket, found.answers);
+        fetch.answer(hubs, state, found.answers);
         let taken = mem::take(&mut *parts);
         drop(parts);
-        self.leave(fetch, taken);
+        self.leave(fetch, &taken);
+        taken
     }
 
     /// Ends a wait, unless it has ended.
     fn end_wait<T>(&self, hubs: &Hubs<T>, fetch: &Parked<O>, end: End) {
+        let _parts;
+        let mut state = fetch.lock_session();
+        _parts = self.end_wait_in(hubs, fetch, end, state.as_deref_mut());
+    }
+
+    /// The same with the `state` of its session. The caller drops the parts that are returned when nothing is locked.
+    pub(super) fn end_wait_in<T>(
+        &self,
+        hubs: &Hubs<T>,
+        fetch: &Parked<O>,
+        end: End,
+        state: Option<&mut State<O>>,
+    ) -> Vec<Part<O>> {
         let parts = fetch.take();
-        let answers = match end {
-            End::Time => read_all(&parts, fetch.bytes_max).answers,
-            End::Lease => parts.iter().map(Part::nothing).collect(),
-        };
         if !parts.is_empty() {
-            reply(hubs, fetch.ticket, answers);
+            let answers = match end {
+                End::Time => read_all(&parts, fetch.bytes_max).answers,
+                // In a session a partition that is not named is as it was.
+                End::Lease if fetch.session.is_some() => Vec::new(),
+                End::Lease => parts.iter().map(Part::nothing).collect(),
+            };
+            fetch.answer(hubs, state, answers);
+            self.leave(fetch, &parts);
         }
-        self.leave(fetch, parts);
+        parts
     }
 
     /// A Fetch whose parts were taken leaves the lines. False if there were none: somebody else has taken them.
-    fn leave(&self, fetch: &Parked<O>, parts: Vec<Part<O>>) -> bool {
+    fn leave(&self, fetch: &Parked<O>, parts: &[Part<O>]) -> bool {
         if parts.is_empty() {
             return false;
         }
-        for part in &parts {
+        for part in parts {
             part.lease.line.remove(fetch.id);
         }
         self.due.lock().waiting -= 1;

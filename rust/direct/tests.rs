@@ -29,6 +29,7 @@ mod beside;
 mod committed;
 mod model;
 mod python;
+mod sessions;
 mod several;
 mod threads;
 mod waiting;

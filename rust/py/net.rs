@@ -9,6 +9,7 @@ mod hub;
 mod measured;
 mod produce;
 mod request;
+mod session;
 mod tls;
 
 use pyo3::prelude::*;
@@ -27,6 +28,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<direct::Terms>()?;
     module.add_class::<direct::Lease>()?;
     module.add_class::<direct::Unacknowledged>()?;
+    module.add_class::<session::SessionLoan>()?;
     module.add_class::<hub::Disconnected>()?;
     module.add_class::<hub::Served>()?;
     module.add_class::<measured::ApiFigures>()?;

@@ -512,8 +512,8 @@ MUTANTS = (
     Mutant(
         "broker.lease-serves-racks",
         "rust/direct/fetch.rs",
-        "            && (request.rack_id.is_empty() || self.serves_racks.load(Ordering::Acquire));\n",
-        ";\n",
+        "!request.rack_id.is_empty() && !self.serves_racks.load(Ordering::Acquire)",
+        "false",
         cargo=(
             "direct::tests::fetches_that_are_not_plain_are_handed_on",
             "direct::tests::a_rack_is_nothing_to_a_broker_that_chooses_no_replica",

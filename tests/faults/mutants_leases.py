@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "leases.waits-for-a-marker-that-is-there",
         "rust/direct/parked.rs",
-        "        self.look(hubs, &fetch, None);\n",
+        "        self.look_in(hubs, &fetch, None, state);\n",
         "",
         cargo=("direct::tests::committed::a_marker_that_comes_before_a_fetch_waits_is_seen",),
     ),

@@ -2,6 +2,7 @@
 
 from typing import Any, Self, final
 
+from ottla._core._fetch import PartitionToRead
 from ottla._core._log import AppendInfo
 
 @final
@@ -38,3 +39,14 @@ class Unacknowledged:
     @property
     def timeout_ms(self) -> int: ...
     def answer(self, error_code: int) -> None: ...  # once; what comes later does nothing
+
+@final
+class SessionLoan:
+    """A fetch session that is served without Python, until it is taken back."""
+
+    # Ends it: a Fetch that waits in it is answered with what there is. Returns the next epoch, and the partitions as
+    # they were lent
+    def take_back(self) -> tuple[int, list[tuple[PartitionToRead, int, int]]]: ...
+    # When it was used last, by the clock whose time it was when it was lent, and how many partitions it has
+    @property
+    def used(self) -> tuple[int, int]: ...

@@ -5,9 +5,9 @@ from typing import Any, Self, final
 
 from typing_extensions import Buffer
 
-from ottla._core._direct import Lease, Terms, Unacknowledged
+from ottla._core._direct import Lease, SessionLoan, Terms, Unacknowledged
 from ottla._core._fetch import FetchRequest, FetchRow, PartitionToRead
-from ottla._core._log import AppendInfo, Log, Written
+from ottla._core._log import AppendInfo, Log, Reader, Written
 from ottla._core._produce import ProduceRequest, ProduceRow
 from ottla._core._traffic import TopicTraffic
 from ottla._core._wire import Encoding
@@ -124,6 +124,15 @@ class Hub:
     def lease(self, topic: str, partition: int, log: Log, terms: Terms, owner: Any) -> Lease: ...
     @property
     def waiting_fetches(self) -> int: ...  # under leases
+    def lend_session(
+        self,
+        session: tuple[int, int],  # its number, and the epoch of the next request
+        reader: Reader,
+        # each with the high watermark and the log start offset that the client was told, in the order of reading
+        entries: Sequence[tuple[PartitionToRead, int, int]],
+        partitions_max: int,  # a request with which there would be more is handed on
+        now_ms: int,
+    ) -> SessionLoan: ...
     def limit_leased_fetches(self, bytes_max: int, serves_racks: bool) -> None: ...
     # What was appended under leases in the turn. The loop's thread alone runs the hub: RuntimeError in another one
     def write_leased(self) -> list[Written]: ...

@@ -183,7 +183,10 @@ fn a_marker_that_comes_before_a_fetch_waits_is_seen() {
     let fetch = again(&lease.line.remove(1).unwrap());
     rig.mark(1, Outcome::Commit);
     rig.advance(&lease);
-    assert!(rig.direct.park(&rig.hub, fetch, Duration::from_secs(600)));
+    assert!(
+        rig.direct
+            .park(&rig.hub, fetch, Duration::from_secs(600), None)
+    );
     assert_eq!(client.hears(&asked).unwrap().last_stable_offset, 2);
 }
 

@@ -3,14 +3,14 @@
 use super::*;
 
 /// Two partitions of one topic; the first is the rig's.
-struct Two {
-    rig: Rig,
-    other: Arc<Log>,
+pub struct Two {
+    pub rig: Rig,
+    pub other: Arc<Log>,
     _folder: Folder,
 }
 
 impl Two {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = Folder::new();
         let other = folder.open(LogConfig::default(), true);
         other.begin_epoch(EPOCH).unwrap();
@@ -21,14 +21,14 @@ impl Two {
         }
     }
 
-    fn grant(&self) -> [OneLease; 2] {
+    pub fn grant(&self) -> [OneLease; 2] {
         let other = Lease::new(TOPIC, 1, Arc::clone(&self.other), TERMS, "owner");
         let other = self.rig.direct.grant(&self.rig.hub, other);
         [self.rig.grant(TERMS), other]
     }
 
     /// Appends a record, as another thread does.
-    fn write(&self, lease: &OneLease) {
+    pub fn write(&self, lease: &OneLease) {
         append_in_epoch(&lease.log);
         lease.log.advance_high_watermark();
         self.rig.direct.advanced(&self.rig.hub, lease);

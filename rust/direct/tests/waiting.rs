@@ -10,6 +10,7 @@ pub fn again<O>(fetch: &Parked<O>) -> Parked<O> {
         wanted: fetch.wanted,
         bytes_max: fetch.bytes_max,
         id: 0,
+        session: None,
         parts: Mutex::new(fetch.take()),
     }
 }
@@ -89,7 +90,7 @@ fn nobody_waits_under_a_lease_that_has_ended() {
     let fetch = again(&lease.line.remove(1).unwrap());
     rig.direct.end(&rig.hub, &lease);
     let wait = Duration::from_secs(600);
-    assert!(!rig.direct.park(&rig.hub, fetch, wait));
+    assert!(!rig.direct.park(&rig.hub, fetch, wait, None));
 }
 
 /// One thread serves, one grants and ends, one appends as an I/O thread does; a reader that mostly waits gets every

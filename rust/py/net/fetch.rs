@@ -76,7 +76,7 @@ impl Asked {
 pub struct PartitionToRead {
     /// (topic, partition)
     #[pyo3(get)]
-    key: Py<PyTuple>,
+    pub key: Py<PyTuple>,
     pub topic: Arc<str>,
     pub partition: i32,
     #[pyo3(get)]
@@ -84,11 +84,11 @@ pub struct PartitionToRead {
     #[pyo3(get)]
     pub bytes_max: i32,
     #[pyo3(get)]
-    leader_epoch: i32,
+    pub leader_epoch: i32,
     #[pyo3(get)]
-    last_fetched_epoch: i32,
+    pub last_fetched_epoch: i32,
     #[pyo3(get)]
-    log_start_offset: i64,
+    pub log_start_offset: i64,
 }
 
 #[pymethods]

@@ -14,6 +14,7 @@ use super::completions::{Completion, Completions, Outcome};
 use super::direct::{self, Direct, Lease, Terms, Turn, Unacknowledged};
 use super::measured::{self, ApiFigures};
 use super::request::Request;
+use super::session::{Lent, SessionLoan};
 use super::tls::Tls;
 use crate::direct::serving::Threads;
 use crate::net::admission::Api;
@@ -21,7 +22,7 @@ use crate::net::hub::{self, Event};
 use crate::net::limits::{ConnectionLimits, Limits, connections_of_descriptors};
 use crate::net::listeners::Origin;
 use crate::net::rate::Window;
-use crate::py::log::{Log, Written};
+use crate::py::log::{Log, Reader, Written};
 use crate::py::traffic::TopicTraffic;
 
 /// The hubs as requests share them. The lock of one is held only for a moment, never while a Python object is made or dropped (a collection of garbage may
@@ -224,6 +225,19 @@ impl Hub {
     ) -> Lease {
         let to = (&self.direct, &self.hubs);
         Lease::grant(to, (topic, partition), log, terms, owner)
+    }
+
+    fn lend_session(
+        &self,
+        session: (i32, i32),
+        reader: &Bound<'_, Reader>,
+        entries: Vec<Lent>,
+        partitions_max: usize,
+        now_ms: u64,
+    ) -> SessionLoan {
+        let to = (&self.direct, &self.hubs);
+        let reader = (*reader.get()).into();
+        SessionLoan::lend(to, session, reader, (&entries, partitions_max), now_ms)
     }
 
     fn limit_leased_fetches(&self, bytes_max: u64, serves_racks: bool) {

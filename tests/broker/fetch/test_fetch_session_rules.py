@@ -61,6 +61,64 @@ def test_one_that_was_not_used_for_long_gives_way_to_any() -> None:
     assert (cache.partitions_cached, cache.evictions_total) == (10, 1)
 
 
+class Lent:
+    """A session that the hub serves, which has changed its partitions."""
+
+    def __init__(self, used_ms: int, *partitions: int) -> None:
+        self.used_ms = used_ms
+        self.partitions = partitions
+
+    @property
+    def used(self) -> tuple[int, int]:
+        return self.used_ms, len(self.partitions)
+
+    def take_back(self) -> tuple[int, list[tuple[PartitionToRead, int, int]]]:
+        return 7, [(asked(index, 5), 9, 3) for index in self.partitions]
+
+
+def lend(cache: Cache, session_id: int, loan: Lent) -> FetchSession:
+    session = cache._sessions[session_id]
+    session.lend(lambda entries: loan)
+    return session
+
+
+def test_one_that_is_lent_is_used_where_nobody_sees_it() -> None:
+    cache = Cache(3)
+    assert [cache.begin(1, now) for now in (0, 1, 2)] == [1, 2, 3]
+    lend(cache, 1, Lent(60, 0))
+    lend(cache, 2, Lent(50, 0))
+    assert cache.begin(1, EVICTION_MS + 2) is None
+    assert cache.begin(1, EVICTION_MS + LOOK_UP_MS + 3) == 4
+    assert [*cache._sessions] == [2, 1, 4], "in the order of their last use"
+    assert cache.evictions_total == 1
+
+
+def test_one_that_is_lent_is_as_large_as_its_last_request_left_it() -> None:
+    cache = Cache(2)
+    assert [cache.begin(5, 0), cache.begin(5, 0)] == [1, 2]
+    lend(cache, 1, Lent(EVICTION_MS, *range(9)))
+    lend(cache, 2, Lent(EVICTION_MS, *range(7)))
+    assert cache.partitions_cached == 16
+    assert cache.begin(8, EVICTION_MS + 1) == 3
+    assert (cache.ids(), cache.partitions_cached) == ([1, 3], 17)
+
+
+def test_what_is_taken_back_is_what_the_hub_left() -> None:
+    cache = Cache(1)
+    assert cache.begin(3) == 1
+    kept = lend(cache, 1, Lent(50, 2, 3, 0)).entries["t", 2]
+    session = cache.get(1)
+    assert session is not None
+    assert (session.epoch, session.used_ms, session.loan) == (7, 50, None)
+    assert [entry.key[1] for entry in session.in_order()] == [2, 3, 0]
+    assert session.entries["t", 2] is kept
+    assert (kept.asked.offset, kept.high_watermark, kept.log_start) == (5, 9, 3)
+    assert cache.get(1) is session
+    lend(cache, 1, Lent(60, 2))
+    assert cache.remove(1)
+    assert (session.loan, cache.partitions_cached, session.entries) == (None, 0, {})
+
+
 def test_who_is_named_is_read_last_and_those_that_rest_keep_their_place(partition: Partition) -> None:
     session = FetchSession(1, None, 0, 0)
     for index in range(3):

@@ -18,7 +18,8 @@ from tests.support.loop_steps import Steps, counted
 
 pytestmark = pytest.mark.trio
 
-FEW, MANY = 10, 200
+#: More than a session has that is lent to the hub: Python has them rest.
+FEW, MANY = 110, 400
 CONSUMER, FOLLOWER = -1, 2
 #: Fetches of which the cheapest counts: beside others something else may have been done.
 TIMES = 5

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetch.delayed_fetch import DelayedFetch
+from ottla.broker.fetch.lending import lend
 from ottla.broker.fetch.read import Reading
 from ottla.broker.fetch.session import NO_SESSION, CachedPartition, FetchSession, next_epoch
 from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
@@ -41,7 +42,11 @@ def begin(
             if context.has_all(one, row):
                 _rest(context, session, entry, row, partitions.get(one.key))
 
-    context.in_slices(len(asked), add, lambda: then(session.id))
+    def begun() -> None:
+        then(session.id)
+        lend(context, session)
+
+    context.in_slices(len(asked), add, begun)
 
 
 def serve(context: Context) -> None:
@@ -52,6 +57,7 @@ def serve(context: Context) -> None:
         return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
     if session.epoch != fetch.session_epoch:
         return request.reply_fetch([], error_code=InvalidFetchSessionEpoch.code)
+    session.unanswered += 1
     if session.parked is not None:
         # A client that goes on without waiting for its answer gets that first.
         session.parked.expire()
@@ -146,6 +152,7 @@ class IncrementalFetch(DelayedFetch):
         request = context.request
         if throttle_ms := context.throttle_ms(result):
             # The session stays as it is: the next request reads the same.
+            session.unanswered -= 1
             return request.reply_fetch([], throttle_ms=throttle_ms, session_id=session.id)
         context.answered(result)
         told: list[FetchRow] = []
@@ -164,7 +171,12 @@ class IncrementalFetch(DelayedFetch):
                 if context.has_all(entry.asked, row):
                     _rest(context, session, entry, row, partitions.get(entry.key))
 
-        return context.in_slices(len(live), tell, lambda: request.reply_fetch(told, of=told_of, session_id=session.id))
+        def answered() -> None:
+            request.reply_fetch(told, of=told_of, session_id=session.id)
+            session.unanswered -= 1
+            lend(context, session)
+
+        return context.in_slices(len(live), tell, answered)
 
 
 class FetchOfOne(IncrementalFetch):
@@ -178,8 +190,11 @@ class FetchOfOne(IncrementalFetch):
 
     def answer(self, result: FetchResult) -> None:
         if self.is_again:
-            return super().answer(result)
+            super().answer(result)
+            return
         self.context.answered(result)
         (entry,) = self._live
         rows = result.rows if entry.takes(result.rows[0]) else []
-        return self.context.request.reply_fetch(rows, session_id=self._session.id)
+        self.context.request.reply_fetch(rows, session_id=self._session.id)
+        self._session.unanswered -= 1
+        lend(self.context, self._session)

@@ -16,6 +16,9 @@ registered with a partition that becomes live, until that moves on unasked for.
 Which partitions an answer names is Kafka's rule (FetchSession.scala): those with records, an error, a diverging epoch,
 a replica to read from, or with a high watermark or log start offset that the client has not been told.
 
+A session may be *lent* (`lending.py`): then the hub serves it, and has all that changes. `FetchSessions.get` takes it
+back.
+
 No I/O and no clock: values and times come in, values go out.
 """
 
@@ -27,11 +30,12 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla._core import PartitionToRead
 from ottla.kafka import PartitionKey
 from ottla.replication import leading
 
 if TYPE_CHECKING:
-    from ottla._core import FetchRow, PartitionToRead, Reader
+    from ottla._core import FetchRow, Reader
     from ottla.replication.partition import Partition
 
 NO_SESSION: Final = 0
@@ -115,6 +119,7 @@ class CachedPartition:
 
 
 _place = attrgetter("place")
+_used_ms = attrgetter("used_ms")
 
 
 class Parked(Protocol):
@@ -123,6 +128,15 @@ class Parked(Protocol):
     def moved(self, partition: Partition, asked: PartitionToRead) -> None: ...
 
     def expire(self) -> None: ...
+
+
+class Loan(Protocol):
+    """A session that the hub serves, as `ottla._core.SessionLoan` does."""
+
+    @property
+    def used(self) -> tuple[int, int]: ...
+
+    def take_back(self) -> tuple[int, list[tuple[PartitionToRead, int, int]]]: ...
 
 
 class FetchSession:
@@ -137,9 +151,11 @@ class FetchSession:
         "is_closed",
         "last_place",
         "live",
+        "loan",
         "parked",
         "reader",
         "size_seen",
+        "unanswered",
         "used_ms",
     )
 
@@ -154,6 +170,10 @@ class FetchSession:
         self.live: dict[PartitionKey, CachedPartition] = {}
         self.parked: Parked | None = None
         self.last_place = 0
+        #: While the hub serves the session.
+        self.loan: Loan | None = None
+        #: The requests of which this side has one and has not answered it.
+        self.unanswered = 0
         #: Who has read so far.
         self.reader: Reader | None = None
         #: The number of partitions when it was last touched, or that it is about to have.
@@ -213,6 +233,41 @@ class FetchSession:
         """The live partitions, as they are read."""
         return sorted(self.live.values(), key=_place)
 
+    def lend(self, lend: Callable[[list[tuple[PartitionToRead, int, int]]], Loan]) -> None:
+        """The hub serves the session from now on. `lend` gets its partitions in the order of reading, each with the
+        high watermark and the log start offset that the client was told. Nothing is heard of them meanwhile.
+        """
+        entries = sorted(self.entries.values(), key=_place)
+        for entry in entries:
+            entry.forget()
+        self.live = {}
+        self.loan = lend([(entry.asked, entry.high_watermark, entry.log_start) for entry in entries])
+
+    def take_back(self) -> None:
+        """The hub serves it no longer. What moved on meanwhile is not known: all partitions are live."""
+        if self.loan is None:
+            return
+        loan, self.loan = self.loan, None
+        self.look_at(loan)
+        self.epoch, lent = loan.take_back()
+        known, self.entries, self.live = self.entries, {}, {}
+        for asked, high_watermark, log_start in lent:
+            entry = known.pop(asked.key, None) or CachedPartition(asked)
+            entry.asked, entry.high_watermark, entry.log_start = asked, high_watermark, log_start
+            self.add(entry)
+        for entry in known.values():
+            entry.session = None
+
+    def look_at(self, loan: Loan) -> None:
+        """Notes when a session that is lent was used."""
+        used_ms, _ = loan.used
+        self.used_ms = max(self.used_ms, used_ms)
+
+    @property
+    def size(self) -> int:
+        """The number of its partitions, as its last request left it."""
+        return self.size_seen if self.loan is None else self.loan.used[1]
+
     def told(self, entry: CachedPartition) -> None:
         """The answer names this partition: it stands behind all others next time."""
         if entry.session is self:
@@ -230,9 +285,10 @@ class FetchSession:
 
     def close(self) -> None:
         """The session is over; a request that waits is answered with what there is."""
+        self.take_back()
+        self.is_closed = True
         if self.parked is not None:
             self.parked.expire()
-        self.is_closed = True
         for entry in self.entries.values():
             entry.forget()
             entry.session = None
@@ -252,7 +308,8 @@ class FetchSessions:
         self._new_id = new_id
         #: In the order of their last use.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        self.partitions_cached = 0
+        #: The partitions of all sessions. Those of one that is lent are counted when it is taken back.
+        self._counted = 0
         self.evictions_total = 0
         #: Of either kind (a follower's, or not): the smallest that could have given way, and when that was looked up.
         self._refused: dict[bool, tuple[tuple[bool, int, int] | None, int]] = {}
@@ -260,8 +317,19 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partitions_cached(self) -> int:
+        """The number of partitions of all sessions."""
+        return sum(session.size for session in self._sessions.values())
+
     def get(self, session_id: int) -> FetchSession | None:
-        return self._sessions.get(session_id)
+        """Returns a session, which is not lent any more."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.loan is not None:
+            session.take_back()
+            if not self.touch(session, session.used_ms):
+                return None
+        return session
 
     def touch(self, session: FetchSession, now_ms: int) -> bool:
         """The session is used. False if it has grown beyond what all may have: then it is over."""
@@ -269,9 +337,9 @@ class FetchSessions:
         self._sessions.move_to_end(session.id)
         size = len(session.entries)
         if size != session.size_seen:
-            self.partitions_cached += size - session.size_seen
+            self._counted += size - session.size_seen
             session.size_seen = size
-            if self.partitions_cached > PARTITIONS_MAX:
+            if self._counted > PARTITIONS_MAX:
                 return not self.remove(session.id)
         return True
 
@@ -279,14 +347,14 @@ class FetchSessions:
         """A new session for `size` partitions, which the caller adds; None if there is no room for it. `follower` is
         the broker that follows in it, None for a consumer.
         """
-        if self.partitions_cached + size > PARTITIONS_MAX:
+        if self._counted + size > PARTITIONS_MAX:
             return None
         if len(self._sessions) >= self._slots and not self._evict(size, follower is not None, now_ms):
             return None
         session_id = self._new_id()
         while session_id in self._sessions:
             session_id = self._new_id()
-        self.partitions_cached += size
+        self._counted += size
         session = self._sessions[session_id] = FetchSession(session_id, follower, size, now_ms)
         return session
 
@@ -295,7 +363,7 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is None:
             return False
-        self.partitions_cached -= session.size_seen
+        self._counted -= session.size_seen
         session.close()
         return True
 
@@ -303,6 +371,8 @@ class FetchSessions:
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
+        if oldest.loan is not None and now_ms - oldest.used_ms > EVICTION_MS:
+            oldest = self._sort()
         if now_ms - oldest.used_ms > EVICTION_MS:
             self.remove(oldest.id)
         else:
@@ -316,6 +386,17 @@ class FetchSessions:
         self.evictions_total += 1
         return True
 
+    def _sort(self) -> FetchSession:
+        """Looks when the sessions that are lent were used, and puts all in the order of their last use again. Returns
+        the first. The next look is due when the first one, again, seems not to have been used for long.
+        """
+        for session in self._sessions.values():
+            if session.loan is not None:
+                session.look_at(session.loan)
+        for session in sorted(self._sessions.values(), key=_used_ms):
+            self._sessions.move_to_end(session.id)
+        return next(iter(self._sessions.values()))
+
     def _smallest(self, is_follower: bool, now_ms: int) -> tuple[bool, int, int] | None:
         """(follower, size, id) of the session that would give way first.
 
@@ -327,7 +408,7 @@ class FetchSessions:
             return smallest
         self._refused.pop(is_follower, None)
         candidates = (
-            (session.is_follower, session.size_seen, session.id)
+            (session.is_follower, session.size, session.id)
             for session in self._sessions.values()
             if now_ms - session.created_ms > EVICTION_MS or (is_follower and not session.is_follower)
         )
