@@ -10,6 +10,7 @@ import trio
 
 from ottla.errors import FencedLeaderEpoch
 from ottla.kafka import NO_EPOCH
+from ottla.replication.leases import SWITCH
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from tests.support.client import Client
 from tests.support.leased import started
@@ -47,6 +48,8 @@ def in_a_session(client: Client, replica_id: int, epoch: int) -> Any:
 async def test_who_waits_with_the_older_epoch_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: Callable[[Client, int, int], Any], replica_id: int
 ) -> None:
+    # A Fetch that waits in the hub is answered when its lease ends, and the next one is told.
+    monkeypatch.setenv(SWITCH, "off")
     async with started(tmp_path, monkeypatch) as one:
         partition = await one.create("t", partitions=2)
         replicas, me = one.broker.replicas, one.broker.id
