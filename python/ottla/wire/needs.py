@@ -4,6 +4,7 @@ know them.
 An API's declaration names them: `needs="READ on GROUP, READ on TOPIC"` means both, for each group and topic that a
 request names; `needs="DESCRIBE on CLUSTER or DESCRIBE on GROUP"` means that either is enough. Where there is no
 authorizer, everybody is allowed everything. The numbers are those of ACLs on the wire (AclOperation, ResourceType).
+Those below `Operation.READ` and `Resource.TOPIC` stand in access rules and in filters for them only.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import NamedTuple, TypeAlias
 class Operation(IntEnum):
     """An operation on a resource."""
 
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -30,6 +34,8 @@ class Operation(IntEnum):
 class Resource(IntEnum):
     """To what it is done. There is one `CLUSTER`; the others have names."""
 
+    UNKNOWN = 0
+    ANY = 1
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4

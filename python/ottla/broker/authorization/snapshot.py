@@ -1,0 +1,165 @@
+"""All access rules of one moment, and what they allow.
+
+The rules for a resource are those of its own literal pattern, of the pattern "*", and of each prefixed pattern that its
+name begins with. As in Kafka's AclAuthorizer:
+
+1. A super user may do everything.
+2. Where no pattern that has rules covers the resource, `allow.everyone.if.no.acl.found` decides.
+3. A rule that denies the operation, or all of them, to the client is stronger than any that allows it.
+4. A rule that allows it, or all operations, or one that implies it, is needed. READ, WRITE, DELETE and ALTER imply
+   DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+
+A pattern whose node in the tree cannot be understood is damaged: it denies everything that it covers to everybody but
+super users, since it may have had a rule that denies. Kafka takes what is no JSON for no rules, and does not start with
+JSON that is none of rules.
+
+Literal patterns are found by their names, and prefixed ones by the beginnings of a resource's name: as many as prefixes
+have different lengths, however many there are. A pattern's rules are found by their principals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+
+from ottla.broker.authorization.acls import (
+    ALLOWING,
+    ANY_HOST,
+    ANY_NAME,
+    ANY_USER,
+    DENYING,
+    Binding,
+    Entry,
+    Pattern,
+    PatternType,
+    Permission,
+)
+from ottla.wire.needs import Operation, Resource
+
+#: Decisions that are kept. Each takes some 300 bytes.
+DECISIONS_MAX: Final = 4096
+
+_ByPrincipal = Mapping[str, tuple[Entry, ...]]
+
+
+class Decision(NamedTuple):
+    """`rule` is the one that decided; None if there was none, or if a super user asked."""
+
+    is_allowed: bool
+    rule: Binding | None = None
+
+
+_NONE: Final = Decision(False)
+_SUPER: Final = Decision(True)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The settings about everybody's rights.
+
+    super_users: Principals with their types.
+    allows_without_rules: Allows everything on resources that no rule is about.
+    """
+
+    super_users: frozenset[str] = frozenset()
+    allows_without_rules: bool = False
+
+
+class Snapshot:
+    """Never changes, but for the decisions that it has made: they are kept, up to `DECISIONS_MAX`."""
+
+    __slots__ = ("_decisions", "_lengths", "_rules", "_standing")
+
+    def __init__(self, standing: Standing, rules: Mapping[Pattern, _ByPrincipal | None] | None = None) -> None:
+        self._standing = standing
+        #: None: damaged.
+        self._rules: Final = {} if rules is None else rules
+        self._lengths: Final = _lengths(self._rules)
+        self._decisions: Final[dict[tuple[str, str, Operation, Resource, str], Decision]] = {}
+
+    def changed(self, changes: Mapping[Pattern, Iterable[Entry] | None]) -> Self:
+        """The rules after changes: all entries that these patterns have now; None for a damaged pattern."""
+        rules = dict(self._rules)
+        for pattern, entries in changes.items():
+            if entries is None:
+                rules[pattern] = None
+            elif found := _by_principal(entries):
+                rules[pattern] = found
+            else:
+                rules.pop(pattern, None)
+        return type(self)(self._standing, rules)
+
+    def patterns(self) -> list[Pattern]:
+        """The patterns that have rules, damaged ones included."""
+        return list(self._rules)
+
+    def entries(self, pattern: Pattern) -> Iterator[Entry]:
+        """The entries of a pattern; none of a damaged one."""
+        for some in (self._rules.get(pattern) or {}).values():
+            yield from some
+
+    def decide(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> Decision:
+        """`principal` is a user's name without its type."""
+        asked = principal, host, operation, resource, name
+        decision = self._decisions.get(asked)
+        if decision is None:
+            if len(self._decisions) >= DECISIONS_MAX:
+                self._decisions.clear()
+            decision = self._decisions[asked] = self._decide(f"User:{principal}", host, operation, resource, name)
+        return decision
+
+    def _decide(self, who: str, host: str, operation: Operation, resource: Resource, name: str) -> Decision:
+        if who in self._standing.super_users:
+            return _SUPER
+        patterns = self._covering(resource, name)
+        if not patterns:
+            return Decision(self._standing.allows_without_rules)
+        if any(self._rules[pattern] is None for pattern in patterns):
+            return _NONE
+        allowed = None
+        for pattern in patterns:
+            for entry in self._concerning(pattern, who):
+                if entry.host not in (host, ANY_HOST):
+                    continue
+                if entry.permission is Permission.DENY and entry.operation in DENYING[operation]:
+                    return Decision(False, Binding(pattern, entry))
+                if allowed is None and entry.permission is Permission.ALLOW and entry.operation in ALLOWING[operation]:
+                    allowed = Binding(pattern, entry)
+        return _NONE if allowed is None else Decision(True, allowed)
+
+    def _covering(self, resource: Resource, name: str) -> list[Pattern]:
+        """The patterns with rules that a resource is subject to."""
+        asked = [Pattern(resource, name)]
+        if name != ANY_NAME:
+            asked.append(Pattern(resource, ANY_NAME))
+        size = len(name)
+        asked += [
+            Pattern(resource, name[:length], PatternType.PREFIXED)
+            for length in self._lengths.get(resource, ())
+            if length <= size
+        ]
+        return [pattern for pattern in asked if pattern in self._rules]
+
+    def _concerning(self, pattern: Pattern, who: str) -> Iterator[Entry]:
+        rules = self._rules[pattern]
+        assert rules is not None
+        yield from rules.get(who, ())
+        if who != ANY_USER:
+            yield from rules.get(ANY_USER, ())
+
+
+def _by_principal(entries: Iterable[Entry]) -> dict[str, tuple[Entry, ...]]:
+    found: dict[str, list[Entry]] = {}
+    for entry in sorted(set(entries)):
+        found.setdefault(entry.principal, []).append(entry)
+    return {principal: tuple(some) for principal, some in found.items()}
+
+
+def _lengths(patterns: Iterable[Pattern]) -> dict[Resource, tuple[int, ...]]:
+    """How long prefixes are, by the kind of resource."""
+    found: dict[Resource, set[int]] = {}
+    for resource, name, kind in patterns:
+        if kind is PatternType.PREFIXED:
+            found.setdefault(resource, set()).add(len(name))
+    return {resource: tuple(sorted(lengths)) for resource, lengths in found.items()}
