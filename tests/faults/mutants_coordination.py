@@ -754,7 +754,7 @@ MUTANTS = (
     Mutant(
         "coordination.a-broker-needs-the-node-of-changed-settings",
         _CONTROLLER + "config_changes.py",
-        "                await _come_back(tree, changed, wake)\n                continue\n",
+        "                await _come_back(tree, place.parent, changed, wake)\n                continue\n",
         "                raise\n",
         pytest=("tests/broker/starting/test_emptied_tree.py::test_a_tree_that_is_emptied_removes_nothing",),
     ),

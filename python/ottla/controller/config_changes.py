@@ -1,6 +1,7 @@
 """Hearing of changed settings: every broker watches `/config/changes` and reads again what is named there.
 
-A change is told by a sequential node that names the entity. Nodes are kept for 15 minutes, so that every broker sees
+A change is told by a sequential node that names the entity. Changes of access rules are told in the same way, elsewhere
+(`watch_changes`). Nodes are kept for 15 minutes, so that every broker sees
 them, and removed by whoever looks when there is a newer one. A broker that starts reads all settings anyway; what it
 then finds here names entities it may read once too often. (Kafka: ZkNodeChangeNotificationListener.) So does one that
 has a new session: it may have been away for longer than the nodes are kept. (Kafka's does not.)
@@ -12,6 +13,7 @@ import logging
 import re
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 import trio
 
@@ -33,10 +35,24 @@ logger = logging.getLogger(__name__)
 
 KEPT_MS = 15 * 60 * 1000
 RETRY_S = 1.0
-_NAME = re.compile("config_change_[0-9]{10}")
+_NUMBER = re.compile("[0-9]{10}")
 
 OnChange = Callable[[str, str], Awaitable[None]]
 """Gets the entity's type ("topics", "brokers", "clients", "users") and its name."""
+
+
+class Place(NamedTuple):
+    """Where changes are told: `parent` is a node, and the names of those below it begin with `prefix`."""
+
+    parent: str
+    prefix: str
+
+    def is_change(self, name: str) -> bool:
+        """True if a node of this name tells a change."""
+        return name.startswith(self.prefix) and _NUMBER.fullmatch(name, len(self.prefix)) is not None
+
+
+SETTINGS = Place(znodes.CONFIG_CHANGES, znodes.CONFIG_CHANGE_PREFIX.rpartition("/")[2])
 
 
 async def watch_config_changes(
@@ -50,6 +66,25 @@ async def watch_config_changes(
     `read_all` is called when there is a new session: changes may have come and gone meanwhile.
 
     Both may raise SessionExpired: they are called again, for the same change, once there is a new session.
+    """
+
+    async def handle(path: str, data: bytes) -> None:
+        entity_type, _, entity_name = znodes.decode_config_change(path, data).partition("/")
+        await on_change(entity_type, entity_name)
+
+    await watch_changes(tree, SETTINGS, handle, read_all, task_status=task_status)
+
+
+async def watch_changes(
+    tree: Tree,
+    place: Place,
+    on_change: Callable[[str, bytes], Awaitable[None]],
+    read_all: Callable[[], Awaitable[None]],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """The same for changes in another place. `on_change` gets the path of a change's node and its data, and may raise
+    MalformedNode.
     """
     last = ""
     session_id: int | None = tree.session_id
@@ -68,11 +103,11 @@ async def watch_config_changes(
                 if (current := tree.session_id) != session_id:
                     await read_all()
                     session_id = current
-                names = await tree.children(znodes.CONFIG_CHANGES, wake)
+                names = await tree.children(place.parent, wake)
                 # Names are in the order of their numbers, and thousands are known already.
-                new = [name for name in names[bisect_right(names, last) :] if _is_change(name)]
+                new = [name for name in names[bisect_right(names, last) :] if place.is_change(name)]
                 for some in batches(new):
-                    paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in some]
+                    paths = [f"{place.parent}/{name}" for name in some]
                     for name, path, node in zip(some, paths, await tree.get_many(paths), strict=True):
                         if node is not None:
                             await _handle(path, node.data, on_change)
@@ -84,9 +119,9 @@ async def watch_config_changes(
             except NoNode:
                 # Somebody has emptied the tree. Settings stay as they are; all are read when the tree is back.
                 session_id, last = None, ""
-                await _come_back(tree, changed, wake)
+                await _come_back(tree, place.parent, changed, wake)
                 continue
-            await _remove_old(tree, names)
+            await _remove_old(tree, place, names)
             if not started:
                 started = True
                 task_status.started()
@@ -95,10 +130,10 @@ async def watch_config_changes(
         stop_listening()
 
 
-async def _come_back(tree: Tree, changed: trio.Event, wake: Watch) -> None:
+async def _come_back(tree: Tree, parent: str, changed: trio.Event, wake: Watch) -> None:
     """Returns when the tree may have its settings again."""
     try:
-        if await tree.exists(znodes.CONFIG_CHANGES, wake) is None:
+        if await tree.exists(parent, wake) is None:
             await changed.wait()
         else:
             # Only a part of it is there yet.
@@ -107,40 +142,32 @@ async def _come_back(tree: Tree, changed: trio.Event, wake: Watch) -> None:
         await tree.wait_connected()
 
 
-def _is_change(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None
-
-
-def _newest(names: Sequence[str]) -> str:
-    return next(name for name in reversed(names) if _is_change(name))
-
-
-async def _handle(path: str, data: bytes, on_change: OnChange) -> None:
+async def _handle(path: str, data: bytes, on_change: Callable[[str, bytes], Awaitable[None]]) -> None:
     try:
-        entity_type, _, entity_name = znodes.decode_config_change(path, data).partition("/")
-        await on_change(entity_type, entity_name)
+        await on_change(path, data)
     except NoNode:
         return
     except znodes.MalformedNode as error:
         # Written by hand, most likely. What was in force before stays in force.
-        logger.error("a change of settings cannot be understood: %s", error)
+        logger.error("a change cannot be understood: %s", error)
 
 
-async def _remove_old(tree: Tree, names: Sequence[str]) -> None:
+async def _remove_old(tree: Tree, place: Place, names: Sequence[str]) -> None:
     """Removes the notifications that are too old. `names` are in the order in which the nodes were made. The newest
     node's time counts as the present: a broker whose clock is ahead would remove notifications that others have not
     seen.
     """
     newest: Stat | None = None
-    for name in (name for name in names if _is_change(name)):
-        path = f"{znodes.CONFIG_CHANGES}/{name}"
+    for name in filter(place.is_change, names):
+        path = f"{place.parent}/{name}"
         try:
             # One look where nothing is old: thousands of changes at once must not mean as many looks for each of them.
             stat = await tree.exists(path)
             if stat is None:
                 continue
             if newest is None:
-                newest = await tree.exists(f"{znodes.CONFIG_CHANGES}/{_newest(names)}")
+                last = next(filter(place.is_change, reversed(names)))
+                newest = await tree.exists(f"{place.parent}/{last}")
             if newest is None or newest.ctime_ms - stat.ctime_ms <= KEPT_MS:
                 return
             await tree.multi([Delete(path)])

@@ -12,6 +12,7 @@ The entries are JSON: `{"version":1,"acls":[{"principal":"User:alice","permissio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, Final, TypeVar
@@ -27,6 +28,10 @@ ROOTS: Final = {PatternType.LITERAL: "/kafka-acl", PatternType.PREFIXED: "/kafka
 #: Where changes of them are told.
 CHANGES: Final = {PatternType.LITERAL: "/kafka-acl-changes", PatternType.PREFIXED: "/kafka-acl-extended-changes"}
 CHANGE_PREFIX: Final = "acl_changes_"
+#: A ZooKeeper takes requests of 1 MiB, and this leaves room for the path and the word of a change.
+NODE_BYTES_MAX: Final = 1_000_000
+#: Characters that ZooKeeper takes in no path (its `PathUtils`), and the one that would make two names of one.
+_NOT_IN_NAMES: Final = re.compile("[/\\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 #: All versions of the two kinds of JSON that there are.
 VERSION: Final = 1
 
@@ -61,6 +66,11 @@ def resource_of(name: str) -> Resource:
 def path_of(pattern: Pattern) -> str:
     """The node of a pattern's entries."""
     return f"{ROOTS[pattern.kind]}/{word(pattern.resource)}/{pattern.name}"
+
+
+def has_place(name: str) -> bool:
+    """True if the tree can have a node for a pattern of this name."""
+    return name not in ("", ".", "..") and _NOT_IN_NAMES.search(name) is None
 
 
 def encode_entries(entries: Iterable[Entry]) -> bytes:

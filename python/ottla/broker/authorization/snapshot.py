@@ -71,11 +71,12 @@ class Snapshot:
 
     __slots__ = ("_decisions", "_lengths", "_rules", "_standing")
 
-    def __init__(self, standing: Standing, rules: Mapping[Pattern, _ByPrincipal | None] | None = None) -> None:
+    def __init__(self, standing: Standing) -> None:
         self._standing = standing
         #: None: damaged.
-        self._rules: Final = {} if rules is None else rules
-        self._lengths: Final = _lengths(self._rules)
+        self._rules: Mapping[Pattern, _ByPrincipal | None] = {}
+        #: How long prefixes are, by the kind of resource. There may be none of a length any more.
+        self._lengths: Mapping[Resource, tuple[int, ...]] = {}
         self._decisions: Final[dict[tuple[str, str, Operation, Resource, str], Decision]] = {}
 
     def changed(self, changes: Mapping[Pattern, Iterable[Entry] | None]) -> Self:
@@ -84,11 +85,14 @@ class Snapshot:
         for pattern, entries in changes.items():
             if entries is None:
                 rules[pattern] = None
-            elif found := _by_principal(entries):
-                rules[pattern] = found
+            elif by_principal := _by_principal(entries):
+                rules[pattern] = by_principal
             else:
                 rules.pop(pattern, None)
-        return type(self)(self._standing, rules)
+        found = type(self)(self._standing)
+        found._rules = rules
+        found._lengths = _with_lengths(self._lengths, changes)
+        return found
 
     def patterns(self) -> list[Pattern]:
         """The patterns that have rules, damaged ones included."""
@@ -156,10 +160,13 @@ def _by_principal(entries: Iterable[Entry]) -> dict[str, tuple[Entry, ...]]:
     return {principal: tuple(some) for principal, some in found.items()}
 
 
-def _lengths(patterns: Iterable[Pattern]) -> dict[Resource, tuple[int, ...]]:
-    """How long prefixes are, by the kind of resource."""
-    found: dict[Resource, set[int]] = {}
+def _with_lengths(
+    lengths: Mapping[Resource, tuple[int, ...]], patterns: Iterable[Pattern]
+) -> Mapping[Resource, tuple[int, ...]]:
+    """The lengths, and those of more prefixes. Without a walk over all patterns: rules may change one by one."""
+    found = dict(lengths)
     for resource, name, kind in patterns:
-        if kind is PatternType.PREFIXED:
-            found.setdefault(resource, set()).add(len(name))
-    return {resource: tuple(sorted(lengths)) for resource, lengths in found.items()}
+        known = found.get(resource, ())
+        if kind is PatternType.PREFIXED and len(name) not in known:
+            found[resource] = tuple(sorted((*known, len(name))))
+    return found
