@@ -21,6 +21,7 @@ from ottla.broker import addresses, connection_limits, identity, leaving, logger
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.authentication.between import Access
+from ottla.broker.authorization.authorizer import standing as authorizer_settings
 from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.fetch.session import FetchSessions
 from ottla.broker.groups import groups
@@ -67,9 +68,10 @@ if TYPE_CHECKING:
         rooms.AdminRooms,
         rooms.ClusterRooms,
         rooms.AuthenticationRooms,
+        rooms.AclRooms,
     ]:
         """Handlers are found by their key, out of the type checker's sight: a broker is what they all want."""
-        return broker, broker, broker, broker, broker, broker, broker, broker, broker
+        return broker, broker, broker, broker, broker, broker, broker, broker, broker, broker
 
 
 #: How long a starting broker waits to be told of the partitions that it has.
@@ -110,6 +112,7 @@ class Broker:
         if is_measured:
             self.server.hub.measure(logs.directories.traffic)
         self.serving = Serving(self.server, nursery, lambda: self.config, is_measured=is_measured)
+        self.authorizer = self.serving.authorizer = parts.authorizer(self, self._rules_changed)
         self.authentication = parts.authentication(self, self.server.hub, self.serving.users)
         self.access = Access(settings.config)
         self.addresses = Addresses(settings.config, self.server, self.authentication, self.access)
@@ -194,6 +197,7 @@ class Broker:
             settings = Settings(tree, config, broker_id)
             await settings.load()
             addresses.check(settings.config)
+            authorizer_settings(settings.config)
             at("opening logs, recovering them if need be")
             await logs.load(settings)
             belonging = Belonging(broker_id, tree, logs)
@@ -229,6 +233,7 @@ class Broker:
 
         # Nobody is let in before it is known who there is.
         await read_clients(is_start=True)
+        await self._know_rules()
         self.addresses.listen()
         self.log.info("listening on %s", ", ".join(map(str, self.addresses.listening)))
         connection_limits.apply(self.config, self.server.hub)
@@ -361,6 +366,16 @@ class Broker:
         if quotas is not self.serving.quotas:
             self.serving.quotas = quotas
             self.leases.allow(quotas is None)
+
+    async def _know_rules(self) -> None:
+        """Nobody is served before it is known who may do what, and nobody by the hub, which does not know it."""
+        if self.authorizer is not None:
+            self.leases.give_up()
+            await self.authorizer.store.load()
+            await self._nursery.start(self.authorizer.store.watch)
+
+    def _rules_changed(self) -> None:
+        """Other access rules hold."""
 
     # --- what requests ask ---
 

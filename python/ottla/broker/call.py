@@ -32,6 +32,7 @@ from ottla.wire.schema import ITEMS_AT_ONCE, Api, Message
 
 if TYPE_CHECKING:
     from ottla._core import Encoding, Request
+    from ottla.broker.authorization.authorizer import Rights
     from ottla.broker.quotas.clients import Client, ClientQuotas
     from ottla.broker.request_memory import Decoded
     from ottla.broker.serving import Serving
@@ -95,6 +96,12 @@ class Call(Generic[Asked, Answer]):
         if self._session is None:
             self._session = Session(self.request, self._serving.config, self._serving.users)
         return self._session
+
+    @property
+    def rights(self) -> Rights | None:
+        """The rights of the client; None if everybody may do everything. Raises NoPrincipal."""
+        authorizer = self._serving.authorizer
+        return None if authorizer is None else authorizer.rights(self.session)
 
     @property
     def client(self) -> Client:

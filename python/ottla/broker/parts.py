@@ -6,12 +6,14 @@ Each function takes the broker while it is made, and uses the parts that `Broker
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla._core import Hub
 from ottla.broker.authentication.authentication import Authentication
 from ottla.broker.authentication.credentials import Credentials
 from ottla.broker.authentication.scram import Decoys
+from ottla.broker.authorization.authorizer import Authorizer, standing
 from ottla.broker.internal_topics import Host, transaction_state_topic
 from ottla.broker.requests import SUPPORTED
 from ottla.broker.surroundings import Surroundings
@@ -103,6 +105,12 @@ def authentication(broker: Unfinished, hub: Hub, users: dict[int, str]) -> Authe
     secret = broker.config.get_str(SECRET)
     decoys = Decoys(secret and f"{broker.cluster_id} {secret}")
     return Authentication(hub, Credentials(decoys), users)
+
+
+def authorizer(broker: Unfinished, changed: Callable[[], None]) -> Authorizer | None:
+    """Says who may do what; None without one. `changed` is called when other rules hold."""
+    found = standing(broker.config)
+    return None if found is None else Authorizer(broker.tree, found, changed)
 
 
 def _dialer(broker: Unfinished, client_id: str, timeout: str) -> Dialer:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla import wire
 from ottla.broker import api
+from ottla.broker.authorization.gate import guarded
 from ottla.broker.call import AnyCall, Call
 from ottla.net.server import about
 from ottla.wire.k00_produce import PRODUCE
@@ -59,10 +60,13 @@ class Requests:
         self._serving = serving
         self._turn = turn
         self._rooms = rooms
-        self._own_ways = self._ways = {
+        ways = {
             key: Way(SUPPORTED[key], module.handle, inspect.iscoroutinefunction(module.handle))
             for key, module in MODULES.items()
         }
+        if serving.authorizer is not None:
+            ways = {key: way._replace(handle=guarded(way.api, way.handle)) for key, way in ways.items()}
+        self._own_ways = self._ways = ways
         self._is_logged = False
         self.arrange()
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ottla.broker.admin import Admin
     from ottla.broker.authentication.authentication import Authentication
+    from ottla.broker.authorization.authorizer import Authorizer
     from ottla.broker.fetch.session import FetchSessions
     from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
     from ottla.broker.session import Session
@@ -41,6 +42,12 @@ class AuthenticationRooms(Protocol):
     """Say who a client is."""
 
     authentication: Authentication
+
+
+class AclRooms(Protocol):
+    """The access rules."""
+
+    authorizer: Authorizer | None
 
 
 class SettingRooms(Protocol):

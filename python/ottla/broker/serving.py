@@ -10,6 +10,7 @@ import trio
 from ottla.broker.request_memory import RequestMemory
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.authorizer import Authorizer
     from ottla.broker.quotas.clients import ClientQuotas
     from ottla.config import BrokerConfig
     from ottla.net import Server
@@ -26,7 +27,17 @@ class Serving:
     is_measured: True if the errors of answers are counted, for the metrics.
     """
 
-    __slots__ = ("_config", "is_measured", "large_answers", "nursery", "quotas", "request_memory", "server", "users")
+    __slots__ = (
+        "_config",
+        "authorizer",
+        "is_measured",
+        "large_answers",
+        "nursery",
+        "quotas",
+        "request_memory",
+        "server",
+        "users",
+    )
 
     def __init__(
         self, server: Server, nursery: trio.Nursery, config: Callable[[], BrokerConfig], *, is_measured: bool = False
@@ -40,6 +51,8 @@ class Serving:
         self.large_answers: Final = trio.CapacityLimiter(LARGE_ANSWERS_AT_ONCE)
         #: The quotas of clients while there is any, else None: then nothing is measured.
         self.quotas: ClientQuotas | None = None
+        #: Says who may do what; None if everybody may do everything.
+        self.authorizer: Authorizer | None = None
         self._config = config
 
     @property

@@ -74,6 +74,11 @@ class Leases:
         if not allowed:
             self._end_all()
 
+    def give_up(self) -> None:
+        """From now on there are none: the hub does not know what an authorizer would say."""
+        self._are_on = False
+        self._end_all()
+
     def step_aside(self, are_aside: bool) -> None:
         """While somebody wants to see every request there are none, whatever else allows them."""
         self._are_aside = are_aside

@@ -7,7 +7,7 @@ a number or a word that Kafka 2.7 does not know is `UNKNOWN`, which is kept and 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ottla.wire.needs import Operation, Resource
 
@@ -163,6 +163,17 @@ class Filter(NamedTuple):
     def matches(self, binding: Binding) -> bool:
         """True if it finds this rule."""
         return self.pattern.matches(binding.pattern) and self.entry.matches(binding.entry)
+
+
+Number = TypeVar("Number", bound=IntEnum)
+
+
+def by_number(kind: type[Number], number: int) -> Number:
+    """The value with this number on the wire; `UNKNOWN` for a number that Kafka 2.7 does not know."""
+    try:
+        return kind(number)
+    except ValueError:
+        return kind(0)
 
 
 def is_principal(text: str) -> bool:
