@@ -69,6 +69,7 @@
 //! | Produce | size of the batch and of the segment, timestamps, keys on compacted topics | log |
 //! | Produce | producer epoch, sequence number, duplicates | log |
 //! | Produce | no quotas | broker |
+//! | Produce | no authorizer | broker |
 //! | Fetch | the connection may speak | hub |
 //! | Fetch | it is known whom the client's certificate stands for | here |
 //! | Fetch | version is 4 or later (batches are read as they are stored) | here |
@@ -87,6 +88,7 @@
 //! | Fetch | offset is in the log, and its place in memory | log |
 //! | Fetch | enough bytes, or any are waited for, or those of one partition | here |
 //! | Fetch | no quotas | broker |
+//! | Fetch | no authorizer | broker |
 
 mod fetch;
 mod gate;

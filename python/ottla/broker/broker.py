@@ -22,6 +22,7 @@ from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.authentication.between import Access
 from ottla.broker.authorization.authorizer import standing as authorizer_settings
+from ottla.broker.authorization.waiting import WaitingReaders
 from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.fetch.session import FetchSessions
 from ottla.broker.groups import groups
@@ -112,7 +113,6 @@ class Broker:
         if is_measured:
             self.server.hub.measure(logs.directories.traffic)
         self.serving = Serving(self.server, nursery, lambda: self.config, is_measured=is_measured)
-        self.authorizer = self.serving.authorizer = parts.authorizer(self, self._rules_changed)
         self.authentication = parts.authentication(self, self.server.hub, self.serving.users)
         self.access = Access(settings.config)
         self.addresses = Addresses(settings.config, self.server, self.authentication, self.access)
@@ -126,6 +126,8 @@ class Broker:
         self.throttles = Throttles(broker_id, settings.config)
         self.following = parts.following(self)
         self.replicas = parts.replicas(self, belonging)
+        self.waiting_readers = WaitingReaders(self.replicas)
+        self.authorizer = self.serving.authorizer = parts.authorizer(self, self.waiting_readers.rules_changed)
         #: The most bytes that one Fetch gets.
         self.fetch_bytes_max = settings.config.get_int("fetch.max.bytes")
         #: Consumers are sent to a follower in their rack.
@@ -371,11 +373,9 @@ class Broker:
         """Nobody is served before it is known who may do what, and nobody by the hub, which does not know it."""
         if self.authorizer is not None:
             self.leases.give_up()
+            self._nursery.start_soon(self.waiting_readers.run)
             await self.authorizer.store.load()
             await self._nursery.start(self.authorizer.store.watch)
-
-    def _rules_changed(self) -> None:
-        """Other access rules hold."""
 
     # --- what requests ask ---
 

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from ottla.broker.authorization.acls import CLUSTER_NAME
 from ottla.errors import InvalidRequest
+from ottla.kafka import TOPIC_RESOURCE
+from ottla.wire.needs import Resource
+
+
+class Configured(Protocol):
+    """A row of a configuration request."""
+
+    resource_type: int
+    resource_name: str
+
+
+def resource_of(row: Configured) -> tuple[Resource, str]:
+    """The kind and name of the resource whose rules hold for a row: brokers are the cluster."""
+    if row.resource_type == TOPIC_RESOURCE:
+        return Resource.TOPIC, row.resource_name
+    return Resource.CLUSTER, CLUSTER_NAME
 
 
 def own_broker(broker_id: int, name: str) -> bool:

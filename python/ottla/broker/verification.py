@@ -8,9 +8,10 @@ never announced the partition, would otherwise open a transaction that nobody en
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import (
+    ClusterAuthorizationFailed,
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -25,9 +26,11 @@ from ottla.errors import (
 )
 from ottla.errors import error as kafka_error
 from ottla.kafka import TopicPartition
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla._core import ProduceRequest
+    from ottla.broker.authorization.authorizer import Rights
     from ottla.broker.rooms import VerificationRooms
 
 #: The coordinator cannot say now. The producer tries again on this one, and it does not make it ask for metadata.
@@ -43,6 +46,11 @@ RETRIABLE = frozenset(
 )
 
 
+#: Bytes of a batch of format v2.
+_MAGIC: Final = 16
+_PRODUCER_ID, _PRODUCER_ID_END = 43, 51
+
+
 class Verified:
     """The outcome of verifying partitions, by place: an error or a guard, neither where nothing had to be verified."""
 
@@ -51,6 +59,31 @@ class Verified:
     def __init__(self) -> None:
         self.errors: dict[int, tuple[int, str | None]] = {}
         self.guards: dict[int, int] = {}
+
+
+def lacking(rights: Rights, produce: ProduceRequest) -> int:
+    """The error code of a Produce whose client lacks a right that its records need, whatever their topics; 0 if it
+    lacks none. As in Kafka 2.7, who may write with a transactional id needs no right for the producer id in it.
+    """
+    if produce.is_transactional:
+        name = produce.transactional_id
+        may = name is not None and rights.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, name)
+        return 0 if may else TransactionalIdAuthorizationFailed.code
+    if rights.might(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER) or not _has_producers(produce):
+        return 0
+    rights.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER)
+    return ClusterAuthorizationFailed.code
+
+
+def _has_producers(produce: ProduceRequest) -> bool:
+    """True if a batch has a producer id. Older formats have none."""
+    heads = (produce.records_bytes(index) or b"" for index in range(len(produce)))
+    return any(
+        len(head) >= _PRODUCER_ID_END
+        and head[_MAGIC] >= 2
+        and int.from_bytes(head[_PRODUCER_ID:_PRODUCER_ID_END], "big", signed=True) >= 0
+        for head in heads
+    )
 
 
 def may_write(produce: ProduceRequest) -> int:

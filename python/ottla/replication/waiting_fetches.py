@@ -77,6 +77,15 @@ class WaitingFetches(Generic[P]):
         if self.deletions:
             _wake(self.deletions, partition, "a DeleteRecords")
 
+    def look_again(self, partition: P) -> None:
+        """Every Fetch reads the partition again, and is answered: its client may not be allowed to read any more."""
+        for fetch in (*self.consumers, *self.followers):
+            try:
+                fetch.advanced(partition)
+                fetch.expire()
+            except BaseException as error:
+                failed(f"a Fetch that waited for {partition}", error)
+
     def release(self, partition: P) -> None:
         """Every request is answered with what there is."""
         for waiter in (*self.consumers, *self.followers, *(self.deletions or ())):

@@ -94,6 +94,22 @@ async def test_rules_are_there_after_a_start_and_heard_of(together: Together) ->
         nursery.cancel_scope.cancel()
 
 
+async def test_own_changes_are_no_news(together: Together) -> None:
+    """A broker hears of them as well, and nobody has to look again."""
+    store = await together.store()
+    await store.load()
+    (tree,) = together.sessions
+    async with trio.open_nursery() as nursery:
+        await nursery.start(store.watch)
+        await store.alter(ORDERS, add(ALICE))
+        assert together.changes == 1
+        await tree.create(path_of(EVERY), encode_entries({BOB}))
+        await tree.create("/kafka-acl-changes/acl_changes_", b"TOPIC:*", sequential=True)
+        await comes_true("what came later was heard", lambda: EVERY in held(store))
+        assert together.changes == 2
+        nursery.cancel_scope.cancel()
+
+
 async def test_the_nodes_are_kafkas(together: Together) -> None:
     store = await together.store()
     await store.load()

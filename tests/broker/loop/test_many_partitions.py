@@ -145,6 +145,7 @@ async def test_a_leader_epoch_that_begins_during_a_reading_knows_nothing_of_it(
         version=11,
         bytes_max=1,
         is_follower=True,
+        rights=None,
         rack="",
         reads_followers=False,
         throttles=None,

@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING, TypeAlias
 import trio
 
 from ottla._core import ProduceRow
-from ottla.broker.verification import may_write, verify
-from ottla.errors import InvalidRecord, InvalidRequiredAcks, InvalidTopic, KafkaError, NotEnoughReplicas
+from ottla.broker.verification import lacking, may_write, verify
+from ottla.errors import (
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTopic,
+    KafkaError,
+    NotEnoughReplicas,
+    TopicAuthorizationFailed,
+)
 from ottla.kafka import ACKS_ALL, NO_EPOCH
 from ottla.replication.delayed_produce import DelayedProduce, ProduceResult
 from ottla.slices import ROWS, Slices
 from ottla.wire.k00_produce import BATCHES_SINCE
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla._core import ProduceRequest, Request
@@ -38,6 +46,9 @@ def handle(call: AnyCall, rooms: ProduceRooms) -> None:
     produce = call.request.produce()
     acks = produce.acks
     refused = InvalidRequiredAcks.code if acks not in (0, 1, ACKS_ALL) else 0
+    rights = call.rights
+    if rights is not None:
+        refused = lacking(rights, produce) or refused
     if not refused and produce.is_transactional:
         refused = may_write(produce)
     if len(produce) > ROWS:
@@ -100,8 +111,12 @@ def _serve(
     partitions = rooms.replicas.partitions
     results = DelayedProduce(rooms, acks, timeout_ms, answer, all_appended)
     verified = verify(rooms, produce, start, asked) if produce.is_transactional else None
+    rights = call.rights
     is_plain = acks != ACKS_ALL and len(produce) == 1 and verified is None and call.version >= BATCHES_SINCE
     for index, (topic, number, has_records) in enumerate(asked):
+        if rights is not None and not rights.may(Operation.WRITE, Resource.TOPIC, topic):
+            results.settle(ProduceRow(TopicAuthorizationFailed.code))
+            continue
         partition = partitions.get((topic, number))
         if partition is None:
             results.settle(ProduceRow(rooms.metadata.error_where_absent(topic, number)))

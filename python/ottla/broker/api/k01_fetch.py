@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def handle(call: AnyCall, rooms: FetchRooms) -> None:
     fetch = call.request.fetch()
     context = Context(call, rooms, fetch)
-    if fetch.is_follower:
+    if fetch.is_follower and context.may_follow:
         rooms.replicas.fetches_on(call.request.connection_id, fetch.replica_id)
     if fetch.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         return full.serve(context)

@@ -19,6 +19,7 @@ from ottla.errors import (
     LeaderNotAvailable,
     OffsetNotAvailable,
     StorageError,
+    TopicAuthorizationFailed,
     UnsupportedForMessageFormat,
 )
 from ottla.errors import error as kafka_error
@@ -31,6 +32,7 @@ from ottla.wire.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla._core import Log, TimestampMatch
@@ -73,13 +75,17 @@ def _answer(call: ListOffsets, rooms: LogRooms, asked: ListOffsetsRequest, times
     call.leave([named])
     del named
     topics = []
+    rights = call.rights
     for topic in asked.topics:
         rows = []
+        is_hidden = rights is not None and not rights.may(Operation.DESCRIBE, Resource.TOPIC, topic.name)
         number = numbers[topic.name] << 32
         for wanted in topic.partitions:
             yield
             row = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             try:
+                if is_hidden:
+                    raise TopicAuthorizationFailed
                 if version > 0 and number + wanted.partition_index in twice:
                     raise InvalidRequest("the partition is named twice")
                 partition = rooms.replicas.partitions.get((topic.name, wanted.partition_index))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.broker.authorization.authorizer import ALL_BITS
 from ottla.broker.metadata_cache import BrokerMetadata, PartitionMetadata
 from ottla.errors import (
     KafkaError,
@@ -17,6 +18,7 @@ from ottla.errors import (
     ListenerNotFound,
     ReplicaNotAvailable,
     TopicAlreadyExists,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from ottla.kafka import INTERNAL_TOPICS
@@ -28,8 +30,10 @@ from ottla.wire.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.authorizer import Rights
     from ottla.broker.call import Call
     from ottla.broker.rooms import ClusterRooms
 
@@ -39,9 +43,8 @@ if TYPE_CHECKING:
 TOPIC_BYTES, PARTITION_BYTES = 16, 48
 #: Partitions whose rows are made in one go: less than a millisecond.
 PARTITIONS_AT_ONCE = 256
-#: The operations that are allowed where nothing is forbidden, as bits by the codes of AclOperation.
-TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+#: In place of operations that were not asked for, or of a topic that the client may not know.
+NO_OPERATIONS = -(2**31)
 
 
 async def handle(call: Metadata, rooms: ClusterRooms) -> None:
@@ -51,24 +54,31 @@ async def handle(call: Metadata, rooms: ClusterRooms) -> None:
     if not cache.is_known:
         await cache.known()
     await cache.certain()
-    slices = Slices()
+    rights, slices = call.rights, Slices()
     names: dict[str, None] | None = None
     missing: list[str] = []
+    errors: dict[str, int] = {}
     if asked.topics is not None and (version > 0 or asked.topics):
         names = {}
         for topic in asked.topics:
             await slices.row()
-            if topic.name not in cache.topics and topic.name not in names:
+            if rights is not None and not rights.may(Operation.DESCRIBE, Resource.TOPIC, topic.name):
+                # Nobody is told whether it is there.
+                errors[topic.name] = TopicAuthorizationFailed.code
+            elif topic.name not in cache.topics and topic.name not in names:
                 missing.append(topic.name)
             names[topic.name] = None
-    errors: dict[str, int] = {}
     if missing:
         allowed = asked.allow_auto_topic_creation and rooms.config.get_bool("auto.create.topics.enable")
         # As in Kafka, an internal topic is made for whoever asks for it, whatever the settings say.
         for name in missing:
             await slices.row()
-            may_be_made = allowed or name in INTERNAL_TOPICS
-            errors[name] = await _create(rooms, name) if may_be_made else UnknownTopicOrPartition.code
+            if allowed and rights is not None and not _may_create(rights, name):
+                errors[name] = TopicAuthorizationFailed.code
+            elif allowed or name in INTERNAL_TOPICS:
+                errors[name] = await _create(rooms, name)
+            else:
+                errors[name] = UnknownTopicOrPartition.code
     # All rows are of one moment, as the brokers are: what is told meanwhile comes with the next answer.
     brokers, away = dict(cache.brokers), [away.broker for away in cache.away.values()]
     snapshot = cache.topics.copy()
@@ -76,6 +86,8 @@ async def handle(call: Metadata, rooms: ClusterRooms) -> None:
     size_bytes = rows = 0
     for name in snapshot if names is None else names:
         await slices.row()
+        if names is None and rights is not None and not rights.might(Operation.DESCRIBE, Resource.TOPIC, name):
+            continue
         partitions = told[name] = {} if name in errors else snapshot.get(name, {})
         size_bytes += TOPIC_BYTES + len(name) + PARTITION_BYTES * len(partitions)
         rows += 1 + len(partitions)
@@ -104,18 +116,24 @@ async def _answer(
         ],
         cluster_id=rooms.cluster_id,
         controller_id=rooms.metadata.controller_id,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else -(2**31),
     )
-    operations = TOPIC_OPERATIONS if asked.include_topic_authorized_operations else -(2**31)
+    rights = call.rights
+    if asked.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = cluster_operations(rights)
     slices = Slices()
     for name, partitions in told.items():
         await slices.row()
+        error = errors.get(name, 0)
+        is_hidden = error == TopicAuthorizationFailed.code
         topic = MetadataResponseTopic(
-            error_code=errors.get(name, 0),
+            error_code=error,
             name=name,
-            is_internal=name in INTERNAL_TOPICS,
-            topic_authorized_operations=operations,
+            is_internal=name in INTERNAL_TOPICS and not is_hidden,
         )
+        if asked.include_topic_authorized_operations and not is_hidden:
+            topic.topic_authorized_operations = (
+                ALL_BITS[Resource.TOPIC] if rights is None else rights.bits(Resource.TOPIC, name)
+            )
         answer.topics.append(topic)
         for piece in _pieces(sorted(partitions.items())):
             topic.partitions += _partitions(call.version, brokers, reachable, piece)
@@ -159,6 +177,19 @@ def _error(partition: PartitionMetadata, alive: Container[int], reachable: set[i
     if version == 0 and not reachable.issuperset(partition.replicas):
         return ReplicaNotAvailable.code
     return 0
+
+
+def cluster_operations(rights: Rights | None) -> int:
+    """The rights of a client on the cluster, as bits; none for one that may not describe it."""
+    if rights is None:
+        return ALL_BITS[Resource.CLUSTER]
+    return rights.bits(Resource.CLUSTER) if rights.may(Operation.DESCRIBE, Resource.CLUSTER) else 0
+
+
+def _may_create(rights: Rights, topic: str) -> bool:
+    if rights.might(Operation.CREATE, Resource.CLUSTER):
+        return True
+    return rights.may(Operation.CREATE, Resource.TOPIC, topic)
 
 
 async def _create(rooms: ClusterRooms, name: str) -> int:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.call import count_of
 from ottla.coordination.tree import TreeError
-from ottla.errors import CoordinatorNotAvailable, KafkaError, OffsetMetadataTooLarge, UnknownTopicOrPartition
+from ottla.errors import (
+    CoordinatorNotAvailable,
+    KafkaError,
+    OffsetMetadataTooLarge,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
 from ottla.group import tree_offsets
 from ottla.group.records import NO_TIMESTAMP, CommittedOffset
 from ottla.kafka import TopicPartition
@@ -23,6 +29,7 @@ from ottla.wire.k08_offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -52,14 +59,18 @@ def _commit(call: OffsetCommit, rooms: GroupRooms, asked: OffsetCommitRequest, r
     known, metadata_max = rooms.metadata.topics, rooms.groups.settings.offset_metadata_max
     commits: dict[TopicPartition, CommittedOffset] = {}
     refused: dict[TopicPartition, int] = {}
+    rights = call.rights
     for topic in asked.topics:
         yield
         name, partitions = topic.name, known.get(topic.name, ())
+        is_forbidden = rights is not None and not rights.may(Operation.READ, Resource.TOPIC, name)
         for row in topic.partitions:
             yield
             partition = TopicPartition(name, row.partition_index)
             metadata = row.committed_metadata or ""
-            if row.partition_index not in partitions:
+            if is_forbidden:
+                refused[partition] = TopicAuthorizationFailed.code
+            elif row.partition_index not in partitions:
                 refused[partition] = UnknownTopicOrPartition.code
             elif len(metadata) > metadata_max:
                 refused[partition] = OffsetMetadataTooLarge.code

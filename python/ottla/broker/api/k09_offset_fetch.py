@@ -13,7 +13,13 @@ from ottla.broker.answer_memory import FEW_ROWS
 from ottla.broker.call import count_of
 from ottla.broker.freeing import Freed
 from ottla.coordination.tree import TreeError
-from ottla.errors import CoordinatorNotAvailable, KafkaError, UnknownTopicOrPartition, UnstableOffsetCommit
+from ottla.errors import (
+    CoordinatorNotAvailable,
+    KafkaError,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+    UnstableOffsetCommit,
+)
 from ottla.group import tree_offsets
 from ottla.group.offsets import GroupOffsets
 from ottla.kafka import TopicPartition
@@ -24,8 +30,10 @@ from ottla.wire.k09_offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.authorizer import Rights
     from ottla.broker.call import Call
     from ottla.broker.rooms import GroupRooms
 
@@ -64,14 +72,18 @@ async def _answer_all(call: OffsetFetch, rooms: GroupRooms, offsets: GroupOffset
         committed = offsets.get(partition)
         size_bytes += ROW_BYTES + len(partition.topic) + (0 if committed is None else len(committed.metadata))
     async with call.large_answer(len(partitions), size_bytes):
-        await call.reply_here(await _all(offsets, partitions, asked.require_stable))
+        await call.reply_here(await _all(offsets, partitions, asked.require_stable, call.rights))
 
 
-async def _all(offsets: GroupOffsets, partitions: list[TopicPartition], require_stable: bool) -> OffsetFetchResponse:
+async def _all(
+    offsets: GroupOffsets, partitions: list[TopicPartition], require_stable: bool, rights: Rights | None
+) -> OffsetFetchResponse:
     slices = Slices()
     topics: dict[str, OffsetFetchResponseTopic] = {}
     for partition in partitions:
         await slices.row()
+        if rights is not None and not rights.might(Operation.DESCRIBE, Resource.TOPIC, partition.topic):
+            continue
         row = _row(offsets, partition, require_stable)
         topics.setdefault(partition.topic, OffsetFetchResponseTopic(partition.topic)).partitions.append(row)
     return OffsetFetchResponse(topics=list(topics.values()))
@@ -87,9 +99,14 @@ def _answer(call: OffsetFetch, rooms: GroupRooms, offsets: GroupOffsets, asked: 
         for index in topic.partition_indexes:
             yield
             named[TopicPartition(topic.name, index)] = None
+    rights = call.rights
     for partition in named:
         yield
         row = _row(offsets, partition, asked.require_stable)
+        if rights is not None and not rights.may(Operation.DESCRIBE, Resource.TOPIC, partition.topic):
+            if asked.topics is None:
+                continue
+            row = OffsetFetchResponsePartition(partition.partition, -1, error_code=TopicAuthorizationFailed.code)
         topics.setdefault(partition.topic, OffsetFetchResponseTopic(partition.topic)).partitions.append(row)
     answer = OffsetFetchResponse(topics=list(topics.values()))
     call.reply(answer)
@@ -124,13 +141,17 @@ def _fail(call: OffsetFetch, rooms: GroupRooms, asked: OffsetFetchRequest, error
 async def _fetch_from_tree(call: OffsetFetch, rooms: GroupRooms, asked: OffsetFetchRequest) -> None:
     topics = []
     slices = Slices()
+    rights = call.rights
     for topic in asked.topics or ():
         await slices.row()
         rows = []
+        is_hidden = rights is not None and not rights.may(Operation.DESCRIBE, Resource.TOPIC, topic.name)
         for index in topic.partition_indexes:
             await slices.row()
             row = OffsetFetchResponsePartition(index, -1)
             try:
+                if is_hidden:
+                    raise TopicAuthorizationFailed
                 # A name that no topic has may be none that the tree takes.
                 known = index in rooms.metadata.topics.get(topic.name, ())
                 offset = await tree_offsets.get(rooms.tree, asked.group_id, topic.name, index) if known else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from ottla.kafka import COORDINATOR_OF_GROUP, COORDINATOR_OF_TRANSACTION
 from ottla.wire.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -35,14 +36,16 @@ async def handle(call: FindCoordinator, rooms: ClusterRooms) -> None:
 
 async def _find(call: FindCoordinator, rooms: ClusterRooms, asked: FindCoordinatorRequest) -> tuple[int, str, int]:
     if asked.key_type == COORDINATOR_OF_GROUP:
-        topic = rooms.groups.topic
+        topic, resource = rooms.groups.topic, Resource.GROUP
     elif asked.key_type == COORDINATOR_OF_TRANSACTION:
-        topic = rooms.transactions.topic
+        topic, resource = rooms.transactions.topic, Resource.TRANSACTIONAL_ID
     else:
         raise InvalidRequest(
             f"Unknown coordinator type {asked.key_type}: {COORDINATOR_OF_GROUP} is group, "
             f"{COORDINATOR_OF_TRANSACTION} transaction."
         )
+    if (rights := call.rights) is not None:
+        rights.check(Operation.DESCRIBE, resource, asked.key)
     try:
         await topic.ensure()
     except KafkaError as error:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.broker.authorization.authorizer import ALL_BITS
+from ottla.errors import GroupAuthorizationFailed
 from ottla.group.state import DEAD, STABLE
 from ottla.slices import Slices
 from ottla.wire.k15_describe_groups import (
@@ -16,6 +18,7 @@ from ottla.wire.k15_describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -25,23 +28,27 @@ if TYPE_CHECKING:
 
 #: Lengths and numbers of a row.
 ROW_BYTES = 32
-#: The operations that are allowed where nothing is forbidden: read, delete, describe, as bits by the codes of
-#: AclOperation.
-GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))
 
 
 async def handle(call: DescribeGroups, rooms: GroupRooms) -> None:
     """A group that is named twice is described twice, as in Kafka. Each is described as of its own moment."""
     asked = call.message
     memory, slices = call.memory, Slices()
+    rights = call.rights
     known: dict[str, DescribedGroup] = {}
     answer = DescribeGroupsResponse(groups=[])
     for group_id in asked.groups:
         row = known.get(group_id)
         if row is None:
-            row = known[group_id] = await _describe(rooms, group_id, slices)
+            if rights is not None and not rights.may(Operation.DESCRIBE, Resource.GROUP, group_id):
+                row = DescribedGroup(error_code=GroupAuthorizationFailed.code, group_id=group_id)
+            else:
+                row = await _describe(rooms, group_id, slices)
+            known[group_id] = row
             if asked.include_authorized_operations and not row.error_code:
-                row.authorized_operations = GROUP_OPERATIONS
+                row.authorized_operations = (
+                    ALL_BITS[Resource.GROUP] if rights is None else rights.bits(Resource.GROUP, group_id)
+                )
         answer.groups.append(row)
         await memory.add(_size_bytes(row))
         await slices.row()

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla.errors import CoordinatorLoadInProgress
 from ottla.slices import Slices
 from ottla.wire.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.authorizer import Rights
     from ottla.broker.call import Call
     from ottla.broker.rooms import GroupRooms
 
@@ -24,15 +26,19 @@ async def handle(call: ListGroups, rooms: GroupRooms) -> None:
     asked = call.message
     rows = len(rooms.groups.groups)
     async with call.large_answer(rows, rows * ROW_BYTES):
-        await call.reply_here(await _answer(rooms, asked))
+        await call.reply_here(await _answer(rooms, asked, call.rights))
 
 
-async def _answer(rooms: GroupRooms, asked: ListGroupsRequest) -> ListGroupsResponse:
+async def _answer(rooms: GroupRooms, asked: ListGroupsRequest, rights: Rights | None) -> ListGroupsResponse:
+    if rights is not None and rights.might(Operation.DESCRIBE, Resource.CLUSTER):
+        rights = None
     answer = ListGroupsResponse(error_code=CoordinatorLoadInProgress.code if rooms.groups.is_loading else 0)
     slices = Slices()
     for listed in rooms.groups.listed(asked.states_filter):
         await slices.row()
         if listed is not None:
             group_id, protocol_type, state = listed
+            if rights is not None and not rights.might(Operation.DESCRIBE, Resource.GROUP, group_id):
+                continue
             answer.groups.append(ListedGroup(group_id, protocol_type, state.value))
     return answer

@@ -25,6 +25,7 @@ from ottla.errors import (
     NotController,
     PolicyViolation,
     RequestTimedOut,
+    TopicAuthorizationFailed,
 )
 from ottla.slices import Slices
 from ottla.wire.k19_create_topics import (
@@ -34,6 +35,7 @@ from ottla.wire.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -69,6 +71,8 @@ class _Creating:
         self._asked = call.message
         self._slices = Slices()
         self._creation = rooms.admin.creation()
+        self._rights = call.rights
+        self._may_create_any = self._rights is None or self._rights.might(Operation.CREATE, Resource.CLUSTER)
         self.mutations = call.mutations(THROTTLING_ERRORS_SINCE)
         self._mine = Freed()
         self._counts: Counter[str] = self._mine.add(Counter())
@@ -106,8 +110,7 @@ class _Creating:
         try:
             if not self._rooms.controller.is_active:
                 raise NotController
-            if self._counts[topic.name] > 1:
-                raise InvalidRequest("Found multiple entries for this topic.")
+            self._check_name(topic.name, result)
             new, config = _new_topic(self._rooms, topic)
             assignment = await self._creation.check(new)
             if not self._asked.validate_only:
@@ -121,6 +124,22 @@ class _Creating:
         result.replication_factor = len(assignment[0])
         self._configs[topic.name] = config
         return [(new, assignment)]
+
+    def _check_name(self, name: str, result: CreatableTopicResult) -> None:
+        """Raises InvalidRequest, TopicAuthorizationFailed. As in Kafka, these come with a word about the settings."""
+        try:
+            if self._counts[name] > 1:
+                raise InvalidRequest("Found multiple entries for this topic.")
+            if self._rights is not None and not self._may_create_any:
+                self._rights.check(Operation.CREATE, Resource.TOPIC, name)
+        except KafkaError:
+            if not self._may_describe(name):
+                result.topic_config_error_code = TopicAuthorizationFailed.code
+            raise
+
+    def _may_describe(self, name: str) -> bool:
+        """True if the client may know the settings of a topic."""
+        return self._rights is None or self._rights.might(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, name)
 
     def _refuse(self, name: str, error: KafkaError) -> None:
         self._results[name] = CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
@@ -139,7 +158,10 @@ class _Creating:
         for topic in self._asked.topics:
             await self._slices.row()
             result = self._results[topic.name]
-            if self._call.version >= CONFIGS_SINCE and not result.error_code:
+            if not result.error_code and not self._may_describe(topic.name):
+                result.num_partitions = result.replication_factor = -1
+                result.topic_config_error_code = TopicAuthorizationFailed.code
+            elif self._call.version >= CONFIGS_SINCE and not result.error_code:
                 # Each topic is answered with all of its settings, thirty times what it was asked with.
                 described += 1
                 if described <= described_max:

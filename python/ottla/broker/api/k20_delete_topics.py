@@ -21,6 +21,7 @@ from ottla.errors import (
 )
 from ottla.slices import Slices
 from ottla.wire.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -39,7 +40,7 @@ async def handle(call: DeleteTopics, rooms: AdminRooms) -> None:
     in_tree: set[str] | None = None
     deleted: list[str] = []
     mutations = call.mutations(THROTTLING_ERRORS_SINCE)
-    slices = Slices()
+    rights, slices = call.rights, Slices()
     results: dict[str, DeletableTopicResult] = {}
     for names in pieces_of(asked.topic_names):
         marked: list[str] = []
@@ -53,6 +54,8 @@ async def handle(call: DeleteTopics, rooms: AdminRooms) -> None:
                     raise NotController
                 if not rooms.config.get_bool("delete.topic.enable"):
                     raise (TopicDeletionDisabled if version >= 3 else InvalidRequest)("delete.topic.enable is false")
+                if rights is not None:
+                    rights.check(Operation.DELETE, Resource.TOPIC, name)
                 if name not in rooms.metadata.topics:
                     if in_tree is None:
                         in_tree = set(await rooms.tree.children(znodes.TOPICS))

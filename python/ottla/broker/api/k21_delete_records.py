@@ -34,6 +34,7 @@ from ottla.wire.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -57,10 +58,13 @@ async def handle(call: DeleteRecords, rooms: LogRooms) -> None:
             targets[TopicPartition(asked_topic.name, asked_row.partition_index)] = asked_row.offset
     topics: dict[str, DeleteRecordsTopicResult] = {}
     moves: list[_Move] = []
+    rights = call.rights
     for (name, index), offset in targets.items():
         await slices.row()
         row = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
         try:
+            if rights is not None:
+                rights.check(Operation.DELETE, Resource.TOPIC, name)
             partition = _deletable(rooms, name, index)
             target = partition.log.high_watermark if offset == HIGH_WATERMARK else offset
             if target < 0:

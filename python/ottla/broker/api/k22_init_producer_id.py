@@ -11,10 +11,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.coordination.tree import TreeError
-from ottla.errors import CoordinatorLoadInProgress, InvalidProducerEpoch, InvalidRequest, KafkaError, ProducerFenced
+from ottla.errors import (
+    ClusterAuthorizationFailed,
+    CoordinatorLoadInProgress,
+    InvalidProducerEpoch,
+    InvalidRequest,
+    KafkaError,
+    ProducerFenced,
+    TransactionalIdAuthorizationFailed,
+)
 from ottla.wire.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.authorizer import Rights
     from ottla.broker.call import Call
     from ottla.broker.rooms import TransactionRooms
 
@@ -25,7 +35,9 @@ async def handle(call: InitProducerId, rooms: TransactionRooms) -> None:
     version = call.version
     asked = call.message
     answer = InitProducerIdResponse(producer_epoch=-1)
-    if (asked.producer_id == -1) != (asked.producer_epoch == -1):
+    if error_code := _lacking(call.rights, asked.transactional_id):
+        answer.error_code = error_code
+    elif (asked.producer_id == -1) != (asked.producer_epoch == -1):
         answer.error_code = InvalidRequest.code
     elif asked.transactional_id is None:
         try:
@@ -44,3 +56,14 @@ async def handle(call: InitProducerId, rooms: TransactionRooms) -> None:
         if version < 4 and answer.error_code == ProducerFenced.code:
             answer.error_code = InvalidProducerEpoch.code
     call.reply(answer)
+
+
+def _lacking(rights: Rights | None, transactional_id: str | None) -> int:
+    """The error code of a client that may not do this; 0 if it may."""
+    if rights is None:
+        return 0
+    if transactional_id is None:
+        may = rights.may(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER)
+        return 0 if may else ClusterAuthorizationFailed.code
+    may = rights.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
+    return 0 if may else TransactionalIdAuthorizationFailed.code

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.call import count_of
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, TopicAuthorizationFailed
 from ottla.kafka import NO_EPOCH, PartitionKey
 from ottla.replication.unclean_start import ANY_EPOCH
 from ottla.wire.k23_offset_for_leader_epoch import (
@@ -25,6 +25,7 @@ from ottla.wire.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartitionResult,
     OffsetForLeaderTopicResult,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -49,9 +50,16 @@ def _answer(call: OffsetForLeaderEpoch, rooms: LogRooms, asked: OffsetForLeaderE
             yield
             named[topic.name, asked_row.partition_index] = asked_row
     topics: dict[str, OffsetForLeaderTopicResult] = {}
+    rights = call.rights
+    if rights is not None and rights.might(Operation.CLUSTER_ACTION, Resource.CLUSTER):
+        rights = None
     for (name, index), wanted in named.items():
         yield
         row = OffsetForLeaderPartitionResult(partition_index=index, end_offset=-1)
+        if rights is not None and not rights.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            row.error_code = TopicAuthorizationFailed.code
+            topics.setdefault(name, OffsetForLeaderTopicResult(name=name)).partitions.append(row)
+            continue
         partition = rooms.replicas.partitions.get((name, index))
         end = None
         if asked.replica_id >= 0 and (wanted.current_leader_epoch, wanted.leader_epoch) == (NO_EPOCH, ANY_EPOCH):

@@ -18,17 +18,20 @@ from ottla.errors import (
     KafkaError,
     OperationNotAttempted,
     ProducerFenced,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from ottla.kafka import TopicPartition
+from ottla.kafka import INTERNAL_TOPICS, TopicPartition
 from ottla.wire.k24_add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.authorizer import Rights
     from ottla.broker.call import Call
     from ottla.broker.rooms import TransactionRooms
 
@@ -47,16 +50,27 @@ def _add(call: AddPartitionsToTxn, rooms: TransactionRooms, asked: AddPartitions
     mine = Freed()
     partitions: set[TopicPartition] = mine.add(set())
     unknown: set[TopicPartition] = mine.add(set())
+    forbidden: set[TopicPartition] = mine.add(set())
+    rights = call.rights
     for topic in asked.topics:
         yield
+        if rights is not None and not _may_write(rights, topic.name):
+            for index in topic.partitions:
+                yield
+                forbidden.add(TopicPartition(topic.name, index))
+            continue
         known = topics.get(topic.name, ())
         for index in topic.partitions:
             yield
             (partitions if index in known else unknown).add(TopicPartition(topic.name, index))
-    if unknown:
+    if unknown or forbidden:
         yield from _answer(
             call,
-            chain(_each(unknown, UnknownTopicOrPartition), _each(partitions, OperationNotAttempted)),
+            chain(
+                _each(forbidden, TopicAuthorizationFailed),
+                _each(unknown, UnknownTopicOrPartition),
+                _each(partitions, OperationNotAttempted),
+            ),
             mine,
         )
         return
@@ -67,6 +81,11 @@ def _add(call: AddPartitionsToTxn, rooms: TransactionRooms, asked: AddPartitions
         partitions,
         lambda code: call.in_slices(len(partitions), _answer(call, ((each, code) for each in partitions), mine)),
     )
+
+
+def _may_write(rights: Rights, topic: str) -> bool:
+    """As in Kafka, nobody adds partitions of internal topics."""
+    return topic not in INTERNAL_TOPICS and rights.may(Operation.WRITE, Resource.TOPIC, topic)
 
 
 def _each(partitions: set[TopicPartition], error: type[KafkaError]) -> Iterator[tuple[TopicPartition, int]]:

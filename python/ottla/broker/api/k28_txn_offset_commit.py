@@ -18,6 +18,7 @@ from ottla.errors import (
     InvalidProducerEpoch,
     OffsetMetadataTooLarge,
     ProducerFenced,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
 from ottla.group.records import CommittedOffset
@@ -28,6 +29,7 @@ from ottla.wire.k28_txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -50,14 +52,18 @@ def _commit(call: TxnOffsetCommit, rooms: TransactionRooms, asked: TxnOffsetComm
     mine = Freed()
     commits: dict[TopicPartition, CommittedOffset] = mine.add({})
     refused: dict[TopicPartition, int] = mine.add({})
+    rights = call.rights
     for topic in asked.topics:
         yield
         partitions = rooms.metadata.topics.get(topic.name, ())
+        is_forbidden = rights is not None and not rights.may(Operation.READ, Resource.TOPIC, topic.name)
         for row in topic.partitions:
             yield
             partition = TopicPartition(topic.name, row.partition_index)
             metadata = row.committed_metadata or ""
-            if row.partition_index not in partitions:
+            if is_forbidden:
+                refused[partition] = TopicAuthorizationFailed.code
+            elif row.partition_index not in partitions:
                 refused[partition] = UnknownTopicOrPartition.code
             elif len(metadata) > rooms.groups.settings.offset_metadata_max:
                 refused[partition] = OffsetMetadataTooLarge.code

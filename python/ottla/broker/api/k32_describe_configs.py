@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import loggers
 from ottla.broker.freeing import Freed
-from ottla.broker.resources import own_broker
+from ottla.broker.resources import own_broker, resource_of
 from ottla.config import Source, TopicConfig
 from ottla.config.describe import Described, describe_broker, describe_default_broker, describe_topic
 from ottla.controller.names import check_name
@@ -25,6 +25,7 @@ from ottla.wire.k32_describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ottla.wire.needs import Operation
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -44,6 +45,7 @@ async def handle(call: DescribeConfigs, rooms: AdminRooms) -> None:
     version = call.version
     asked = call.message
     results = []
+    rights = call.rights
     memory, slices, mine = call.memory, Slices(), Freed()
     # A resource that is named twice is described twice, as in Kafka, and looked up once.
     known: dict[tuple[int, str, tuple[str, ...] | None], tuple[DescribeConfigsResult, int]] = mine.add({})
@@ -60,6 +62,8 @@ async def handle(call: DescribeConfigs, rooms: AdminRooms) -> None:
         if is_new:
             result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
             try:
+                if rights is not None:
+                    rights.check(Operation.DESCRIBE_CONFIGS, *resource_of(resource))
                 entries = await _describe(rooms, resource, names or None)
                 result.configs = [_entry(version, entry, asked) for entry in entries]
             except KafkaError as error:

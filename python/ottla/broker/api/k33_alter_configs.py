@@ -41,5 +41,5 @@ async def handle(call: AlterConfigs, rooms: AdminRooms) -> None:
         return [Alteration(config.name, ConfigOperation.SET, config.value) for config in resource.configs]
 
     alter = partial(rooms.admin.alter_configs, validate_only=asked.validate_only, replace=True)
-    responses = await altered(asked.resources, check, alter)
+    responses = await altered(asked.resources, check, alter, call.rights)
     call.reply(AlterConfigsResponse(responses=responses))

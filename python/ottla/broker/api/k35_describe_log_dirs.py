@@ -22,6 +22,7 @@ from ottla.wire.k35_describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla._core import Log
@@ -39,6 +40,10 @@ NO_LAG = -1
 
 async def handle(call: DescribeLogDirs, rooms: LogRooms) -> None:
     asked = call.message
+    if (rights := call.rights) is not None and not rights.may(Operation.DESCRIBE, Resource.CLUSTER):
+        # As Kafka does, which has no place for an error of the whole request.
+        call.reply(DescribeLogDirsResponse())
+        return
     mine = Freed()
     wanted: set[TopicPartition] | None = None
     slices = Slices()

@@ -26,6 +26,7 @@ from ottla.wire.k37_create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -53,6 +54,7 @@ class _Growing:
         self._rooms = rooms
         self._asked = call.message
         self._slices = Slices()
+        self._rights = call.rights
         self._growth = rooms.admin.growth()
         self._new = NewPartitions()
         self.mutations = call.mutations(THROTTLING_ERRORS_SINCE)
@@ -98,6 +100,8 @@ class _Growing:
             raise NotController
         if self._counts[topic.name] > 1:
             raise InvalidRequest("Duplicate topic in request.")
+        if self._rights is not None:
+            self._rights.check(Operation.ALTER, Resource.TOPIC, topic.name)
         if topic.name not in self._rooms.metadata.topics:
             raise UnknownTopicOrPartition(f"The topic '{topic.name}' does not exist.")
         if topic.assignments is not None and len(topic.assignments) > NEW_PARTITIONS_MAX:

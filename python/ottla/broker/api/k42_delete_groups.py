@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.errors import GroupAuthorizationFailed
 from ottla.slices import Slices
 from ottla.wire.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -32,11 +34,14 @@ async def handle(call: DeleteGroups, rooms: GroupRooms) -> None:
         if not waiting:
             call.reply(DeleteGroupsResponse(results=list(rows.values())))
 
-    slices = Slices()
+    rights, slices = call.rights, Slices()
     for group_id in asked.groups_names:
         await slices.row()
         if group_id not in rows:
             row = rows[group_id] = DeletableGroupResult(group_id)
+            if rights is not None and not rights.may(Operation.DELETE, Resource.GROUP, group_id):
+                row.error_code = GroupAuthorizationFailed.code
+                continue
             waiting += 1
             rooms.groups.removal.delete(group_id, partial(done, row))
     finished()

@@ -43,7 +43,7 @@ async def handle(call: IncrementalAlterConfigs, rooms: AdminRooms) -> None:
         replace=False,
         asked_by=f"the client at {host}:{port} ({call.request.client_id!r})",
     )
-    responses = await altered(list(resources.values()), _alterations, alter)
+    responses = await altered(list(resources.values()), _alterations, alter, call.rights)
     call.reply(IncrementalAlterConfigsResponse(responses=responses))
 
 

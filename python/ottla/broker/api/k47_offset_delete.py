@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.freeing import Freed
-from ottla.errors import UnknownTopicOrPartition
+from ottla.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
 from ottla.kafka import TopicPartition
 from ottla.slices import Slices
 from ottla.wire.k47_offset_delete import (
@@ -15,6 +15,7 @@ from ottla.wire.k47_offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -29,14 +30,17 @@ async def handle(call: OffsetDelete, rooms: GroupRooms) -> None:
     topics = rooms.metadata.topics
     mine = Freed()
     rows: dict[TopicPartition, OffsetDeleteResponsePartition] = mine.add({})
-    slices = Slices()
+    rights, slices = call.rights, Slices()
     for topic in asked.topics:
         await slices.row()
         there = topics.get(topic.name, ())
+        is_forbidden = rights is not None and not rights.may(Operation.READ, Resource.TOPIC, topic.name)
         for partition in topic.partitions:
             await slices.row()
             index = partition.partition_index
             code = 0 if index in there else UnknownTopicOrPartition.code
+            if is_forbidden:
+                code = TopicAuthorizationFailed.code
             rows[TopicPartition(topic.name, index)] = OffsetDeleteResponsePartition(index, code)
     known: list[TopicPartition] = mine.add([])
     for name, row in rows.items():

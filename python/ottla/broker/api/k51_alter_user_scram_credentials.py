@@ -15,6 +15,7 @@ from ottla.controller.configs import Entity, Wanted, get_configs, set_configs
 from ottla.controller.writes import pieces_of
 from ottla.coordination.znodes import MalformedNode
 from ottla.errors import (
+    ClusterAuthorizationFailed,
     DuplicateResource,
     InvalidConfig,
     KafkaError,
@@ -32,6 +33,7 @@ from ottla.wire.k51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -50,9 +52,11 @@ async def handle(call: AlterUserScramCredentials, rooms: AdminRooms) -> None:
     for upsertion in asked.upsertions:
         await slices.row()
         users.setdefault(upsertion.name, _Changes()).upsertions.append(upsertion)
+    rights = call.rights
+    is_forbidden = rights is not None and not rights.may(Operation.ALTER, Resource.CLUSTER)
     response = AlterUserScramCredentialsResponse()
     for some in pieces_of(list(users.items())):
-        response.results += await _alter(rooms, dict(some))
+        response.results += await _alter(rooms, dict(some), is_forbidden=is_forbidden)
     call.reply(response)
 
 
@@ -64,7 +68,9 @@ class _Changes:
     upsertions: list[ScramCredentialUpsertion] = field(default_factory=list)
 
 
-async def _alter(rooms: AdminRooms, users: dict[str, _Changes]) -> list[AlterUserScramCredentialsResult]:
+async def _alter(
+    rooms: AdminRooms, users: dict[str, _Changes], *, is_forbidden: bool
+) -> list[AlterUserScramCredentialsResult]:
     errors: dict[str, KafkaError | None] = {}
     entities: dict[str, Entity] = {}
     wanted: dict[str, Wanted] = {}
@@ -75,6 +81,8 @@ async def _alter(rooms: AdminRooms, users: dict[str, _Changes]) -> list[AlterUse
         try:
             if not rooms.controller.is_active:
                 raise NotController
+            if is_forbidden:
+                raise ClusterAuthorizationFailed
             _check(name, changes)
             entities[name] = Entity("users", encode_name(name))
         except KafkaError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker.api.k03_metadata import CLUSTER_OPERATIONS
+from ottla.broker.api.k03_metadata import cluster_operations
 from ottla.errors import MismatchedEndpointType
 from ottla.wire.k60_describe_cluster import (
     BROKERS,
@@ -42,5 +42,5 @@ async def handle(call: DescribeCluster, rooms: ClusterRooms) -> None:
         ],
     )
     if asked.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+        answer.cluster_authorized_operations = cluster_operations(call.rights)
     call.reply(answer)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import trio
 
 from ottla.controller.names import check_name
-from ottla.errors import InvalidTopic, StorageError
+from ottla.errors import InvalidTopic, StorageError, TopicAuthorizationFailed
 from ottla.kafka import TopicPartition
 from ottla.slices import Slices
 from ottla.wire.k61_describe_producers import (
@@ -20,6 +20,7 @@ from ottla.wire.k61_describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -36,6 +37,7 @@ ROW_BYTES, PRODUCER_BYTES, PRODUCER_OBJECTS_BYTES = 16, 37, 400
 async def handle(call: DescribeProducers, rooms: LogRooms) -> None:
     asked = call.message
     topics = []
+    rights = call.rights
     memory, slices = call.memory, Slices()
     known: dict[TopicPartition, PartitionResponse] = {}
     for topic in asked.topics:
@@ -47,7 +49,11 @@ async def handle(call: DescribeProducers, rooms: LogRooms) -> None:
             row = known.get(name)
             objects_bytes = 0
             if row is None:
-                row = known[name] = await _describe(rooms, topic.name, index, slices)
+                if rights is not None and not rights.may(Operation.READ, Resource.TOPIC, topic.name):
+                    row = PartitionResponse(partition_index=index, error_code=TopicAuthorizationFailed.code)
+                else:
+                    row = await _describe(rooms, topic.name, index, slices)
+                known[name] = row
                 objects_bytes = PRODUCER_OBJECTS_BYTES * len(row.active_producers)
             await memory.add(ROW_BYTES + PRODUCER_BYTES * len(row.active_producers), objects_bytes)
             rows.append(row)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.freeing import Freed
-from ottla.errors import InvalidRequest, KafkaError, TransactionalIdNotFound
+from ottla.errors import InvalidRequest, KafkaError, TransactionalIdAuthorizationFailed, TransactionalIdNotFound
 from ottla.slices import Slices
 from ottla.transaction.coordinator import Coordinator
 from ottla.wire.k65_describe_transactions import (
@@ -16,6 +16,7 @@ from ottla.wire.k65_describe_transactions import (
     TopicData,
     TransactionState,
 )
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.call import Call
@@ -32,12 +33,17 @@ async def handle(call: DescribeTransactions, rooms: TransactionRooms) -> None:
     coordinator = rooms.transactions.coordinator
     answer = DescribeTransactionsResponse()
     memory, slices, mine = call.memory, Slices(), Freed()
+    rights = call.rights
     told: set[str] = mine.add(set())
     for each in asked.transactional_ids:
         await slices.row()
         if each in told:
             continue
         told.add(each)
+        if rights is not None and not rights.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each):
+            denied = TransactionalIdAuthorizationFailed.code
+            answer.transaction_states.append(TransactionState(transactional_id=each, error_code=denied))
+            continue
         await memory.add(*_size_bytes(coordinator, each))
         answer.transaction_states.append(_describe(coordinator, each))
     call.reply(answer)

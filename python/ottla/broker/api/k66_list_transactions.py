@@ -13,8 +13,10 @@ from ottla.errors import CoordinatorLoadInProgress
 from ottla.slices import Slices
 from ottla.transaction.transaction import BY_LABEL
 from ottla.wire.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.authorizer import Rights
     from ottla.broker.call import Call
     from ottla.broker.rooms import TransactionRooms
 
@@ -30,10 +32,12 @@ async def handle(call: ListTransactions, rooms: TransactionRooms) -> None:
     asked = call.message
     rows = sum(len(shard.transactions) for shard in rooms.transactions.coordinator.shards.values())
     async with call.large_answer(rows, rows * ROW_BYTES):
-        await call.reply_here(await _answer(rooms, asked))
+        await call.reply_here(await _answer(rooms, asked, call.rights))
 
 
-async def _answer(rooms: TransactionRooms, asked: ListTransactionsRequest) -> ListTransactionsResponse:
+async def _answer(
+    rooms: TransactionRooms, asked: ListTransactionsRequest, rights: Rights | None
+) -> ListTransactionsResponse:
     shards = list(rooms.transactions.coordinator.shards.values())
     answer = ListTransactionsResponse()
     if any(shard.loading for shard in shards):
@@ -51,6 +55,10 @@ async def _answer(rooms: TransactionRooms, asked: ListTransactionsRequest) -> Li
                 (not asked.state_filters or transaction.state in states)
                 and (not producers or transaction.producer_id in producers)
                 and (asked.duration_filter < 0 or transaction.started_ms < started_before_ms)
+                and (
+                    rights is None
+                    or rights.might(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transaction.transactional_id)
+                )
             ):
                 row = TransactionState(
                     transactional_id=transaction.transactional_id,

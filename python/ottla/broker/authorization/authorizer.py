@@ -15,6 +15,14 @@ from ottla.broker.authorization.acls import CLUSTER_NAME, OPERATIONS
 from ottla.broker.authorization.snapshot import Snapshot, Standing
 from ottla.broker.authorization.store import AclStore
 from ottla.config import ConfigError
+from ottla.errors import (
+    ClusterAuthorizationFailed,
+    DelegationTokenAuthorizationFailed,
+    GroupAuthorizationFailed,
+    KafkaError,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
 from ottla.logging_setup import Repeated
 from ottla.wire.needs import Operation, Resource
 
@@ -77,6 +85,17 @@ def host_of(address: str) -> str:
     return ":".join(f"{int(part, 16):x}" for part in found.exploded.split(":")) + percent + scope
 
 
+_WORDS: Final = {kind: f"{kind.name.capitalize().replace('_', ' ')} authorization failed." for kind in OPERATIONS}
+#: By the kind of resource that a client may not use.
+ERRORS: Final[dict[Resource, type[KafkaError]]] = {
+    Resource.TOPIC: TopicAuthorizationFailed,
+    Resource.GROUP: GroupAuthorizationFailed,
+    Resource.CLUSTER: ClusterAuthorizationFailed,
+    Resource.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailed,
+    Resource.DELEGATION_TOKEN: DelegationTokenAuthorizationFailed,
+}
+
+
 class Authorizer:
     """`changed` is called when other rules hold. All methods are for the loop's thread."""
 
@@ -113,6 +132,11 @@ class Rights:
         if not decision.is_allowed:
             self._authorizer.denied(self._principal, self._host, operation, resource, name, decision.rule)
         return decision.is_allowed
+
+    def check(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> None:
+        """Raises the KafkaError of a client that is not allowed this, which it has asked for."""
+        if not self.may(operation, resource, name):
+            raise ERRORS[resource](_WORDS[resource])
 
     def might(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
         """The same for something that the client has not asked for: a denial is not logged."""

@@ -15,15 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import trio
 
 from ottla.broker.authorization.acls import CLUSTER_NAME
+from ottla.broker.authorization.authorizer import ERRORS
 from ottla.broker.faults.answers import refusal
 from ottla.broker.faults.names import ANY
-from ottla.errors import (
-    ClusterAuthorizationFailed,
-    DelegationTokenAuthorizationFailed,
-    GroupAuthorizationFailed,
-    TopicAuthorizationFailed,
-    TransactionalIdAuthorizationFailed,
-)
 from ottla.wire.k00_produce import PRODUCE
 from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS
 from ottla.wire.k51_alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
@@ -33,14 +27,6 @@ if TYPE_CHECKING:
     from ottla.broker.call import AnyCall
     from ottla.wire.schema import Api, Message
 
-#: By the kind of resource that a client may not use.
-ERRORS: Final = {
-    Resource.TOPIC: TopicAuthorizationFailed,
-    Resource.GROUP: GroupAuthorizationFailed,
-    Resource.CLUSTER: ClusterAuthorizationFailed,
-    Resource.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailed,
-    Resource.DELEGATION_TOKEN: DelegationTokenAuthorizationFailed,
-}
 #: Their handlers ask: records say what a Produce needs, DescribeLogDirs is answered without rows and without an error,
 #: and only the controller says who may alter credentials.
 BY_HANDLERS: Final = frozenset({PRODUCE.key, DESCRIBE_LOG_DIRS.key, ALTER_USER_SCRAM_CREDENTIALS.key})

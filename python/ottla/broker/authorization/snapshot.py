@@ -80,7 +80,9 @@ class Snapshot:
         self._decisions: Final[dict[tuple[str, str, Operation, Resource, str], Decision]] = {}
 
     def changed(self, changes: Mapping[Pattern, Iterable[Entry] | None]) -> Self:
-        """The rules after changes: all entries that these patterns have now; None for a damaged pattern."""
+        """The rules after changes: all entries that these patterns have now; None for a damaged pattern. Returns this
+        snapshot if they are the same.
+        """
         rules = dict(self._rules)
         for pattern, entries in changes.items():
             if entries is None:
@@ -89,6 +91,8 @@ class Snapshot:
                 rules[pattern] = by_principal
             else:
                 rules.pop(pattern, None)
+        if rules == self._rules:
+            return self
         found = type(self)(self._standing)
         found._rules = rules
         found._lengths = _with_lengths(self._lengths, changes)

@@ -150,8 +150,9 @@ class AclStore:
         self._take(self.snapshot.changed({pattern: entries}))
 
     def _take(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self._changed()
+        if snapshot is not self.snapshot:
+            self.snapshot = snapshot
+            self._changed()
 
 
 def _entries(pattern: Pattern, node: Node | None) -> frozenset[Entry] | None:

@@ -8,6 +8,7 @@ from ottla._core import Reader
 from ottla.replication.selection import nearest
 from ottla.slices import ROWS, are_few
 from ottla.wire.k01_fetch import BATCHES_SINCE, RACK_SINCE
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ class Context:
         "reader",
         "reads_followers",
         "request",
+        "rights",
         "rooms",
         "throttles",
         "version",
@@ -52,6 +54,8 @@ class Context:
         self.version = call.version
         self.is_follower = fetch.is_follower
         self.reader = fetch.reader
+        #: None if everybody may read everything.
+        self.rights = call.rights
         #: Records were left out, of throttled partitions.
         self.is_held_back = False
         #: None for consumers, and as long as nothing is throttled.
@@ -87,6 +91,19 @@ class Context:
             then()
 
         self.call.in_slices(count, parts())
+
+    def may_read(self, topic: str) -> bool:
+        """True if the client is allowed to read this topic: one that follows, as a broker."""
+        if self.rights is None:
+            return True
+        if self.is_follower:
+            return self.may_follow
+        return self.rights.may(Operation.READ, Resource.TOPIC, topic)
+
+    @property
+    def may_follow(self) -> bool:
+        """True if the client is allowed what brokers do."""
+        return self.rights is None or self.rights.may(Operation.CLUSTER_ACTION, Resource.CLUSTER)
 
     @property
     def follower(self) -> int | None:

@@ -16,6 +16,7 @@ from ottla.errors import (
     KafkaError,
     NotLeaderOrFollower,
     StorageError,
+    TopicAuthorizationFailed,
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
@@ -125,7 +126,7 @@ class Reading:
         """Reads the partitions from place `start` to before `stop`."""
         context, result, found, left = self._context, self._result, self._found, self._left
         version, read, next_token = context.version, context.fetch.read, context.rooms.server.token
-        partitions, metadata = context.rooms.replicas.partitions, context.rooms.metadata
+        partitions, rights = context.rooms.replicas.partitions, context.rights
         rows, size, notes_followers = result.rows, result.size, self._notes_followers
         throttles = context.throttles
         follower = context.fetch.replica_id if context.is_follower else None
@@ -133,8 +134,8 @@ class Reading:
         asked = self._asked if not start and stop == len(self._asked) else self._asked[start:stop]
         for place, one in enumerate(asked, start):
             partition = partitions.get(one.key)
-            if partition is None:
-                rows.append(_ABSENT[metadata.error_where_absent(*one.key)])
+            if partition is None or (rights is not None and not context.may_read(one.key[0])):
+                rows.append(self._unread(one))
                 result.is_due = True
                 continue
             error = partition.leader_error(one.leader_epoch, reads_followers)
@@ -191,6 +192,16 @@ class Reading:
                     result.moved += length
             rows.append(row)
         result.size, self._left = size, left
+
+    def _unread(self, asked: PartitionToRead) -> FetchRow:
+        """The row of a partition that is not there, or whose topic the client may not read: then it is not told
+        whether there is such a partition.
+        """
+        context = self._context
+        topic, index = asked.key
+        if not context.may_read(topic):
+            return failed(context.version, TopicAuthorizationFailed.code)
+        return _ABSENT[context.rooms.metadata.error_where_absent(topic, index)]
 
 
 def _diverging(partition: Partition, asked: PartitionToRead) -> FetchRow | None:
