@@ -1,0 +1,154 @@
+"""Who may do what: each rule of access rules broken once."""
+
+from tests.faults.mutants import Mutant
+
+_PARTS = "python/ottla/broker/authorization/"
+_API = "python/ottla/broker/api/"
+_TESTS = "tests/broker/authorization/"
+SNAPSHOT = f"{_TESTS}test_snapshot.py"
+STORE = f"{_TESTS}test_store.py"
+TOLD = f"{_TESTS}test_conversations.py"
+WAITING = f"{_TESTS}test_waiting_fetches.py"
+
+
+def _told(name: str) -> tuple[str, ...]:
+    return (f"{TOLD}::test_as_kafka_answers[{name}]",)
+
+
+MUTANTS = (
+    Mutant(
+        "authorization.the-first-rule-decides",
+        f"{_PARTS}snapshot.py",
+        "                if allowed is None and entry.permission is Permission.ALLOW",
+        "                if allowed is not None:\n                    return Decision(True, allowed)\n"
+        "                if entry.permission is Permission.ALLOW",
+        pytest=(f"{SNAPSHOT}::test_decisions_are_those_of_the_definition",),
+    ),
+    Mutant(
+        "authorization.denial-implies",
+        f"{_PARTS}snapshot.py",
+        "entry.operation in DENYING[operation]",
+        "entry.operation in ALLOWING[operation]",
+        pytest=(f"{SNAPSHOT}::test_implied_operations",),
+    ),
+    Mutant(
+        "authorization.hosts-do-not-matter",
+        f"{_PARTS}snapshot.py",
+        "if entry.host not in (host, ANY_HOST):",
+        "if False:",
+        pytest=(f"{SNAPSHOT}::test_who_may_read",),
+    ),
+    Mutant(
+        "authorization.damaged-rules-are-none",
+        f"{_PARTS}snapshot.py",
+        "        if any(self._rules[pattern] is None for pattern in patterns):\n            return _NONE\n",
+        "        patterns = [pattern for pattern in patterns if self._rules[pattern] is not None]\n",
+        pytest=(f"{SNAPSHOT}::test_a_damaged_pattern_denies",),
+    ),
+    Mutant(
+        "authorization.decisions-are-kept-for-ever",
+        f"{_PARTS}snapshot.py",
+        "            if len(self._decisions) >= DECISIONS_MAX:\n                self._decisions.clear()\n",
+        "",
+        pytest=(f"{SNAPSHOT}::test_decisions_that_are_kept_are_bounded",),
+    ),
+    Mutant(
+        "authorization.a-type-is-no-part-of-a-principal",
+        f"{_PARTS}snapshot.py",
+        'self._decide(f"User:{principal}", host',
+        'self._decide(principal if ":" in principal else f"User:{principal}", host',
+        pytest=(f"{SNAPSHOT}::test_super_users_may_do_everything",),
+    ),
+    Mutant(
+        "authorization.rules-are-written-over",
+        f"{_PARTS}store.py",
+        "first = Set(path, data, node.stat.version)",
+        "first = Set(path, data)",
+        pytest=(f"{STORE}::test_a_node_that_others_change_all_the_time",),
+    ),
+    Mutant(
+        "authorization.nobody-is-told",
+        f"{_PARTS}store.py",
+        "    return [first, change]\n",
+        "    return [first]\n",
+        pytest=(f"{STORE}::test_rules_are_there_after_a_start_and_heard_of",),
+    ),
+    Mutant(
+        "authorization.a-new-session-reads-nothing",
+        f"{_PARTS}store.py",
+        "Place(parent, CHANGE_PREFIX), heard, self.load)",
+        "Place(parent, CHANGE_PREFIX), heard, trio.lowlevel.checkpoint)",
+        pytest=(f"{STORE}::test_everything_is_read_in_a_new_session",),
+    ),
+    Mutant(
+        "authorization.the-gate-is-open",
+        "python/ottla/broker/requests.py",
+        "        if serving.authorizer is not None:\n",
+        "        if False:\n",
+        pytest=_told("leader and isr"),
+    ),
+    Mutant(
+        "authorization.the-second-need-is-not-asked-for",
+        f"{_PARTS}gate.py",
+        "    return found\n\n\ndef guarded",
+        "    return found[:1]\n\n\ndef guarded",
+        pytest=_told("add offsets to txn"),
+    ),
+    Mutant(
+        "authorization.followers-read-as-consumers",
+        "python/ottla/broker/fetch/context.py",
+        "        if self.is_follower:\n            return self.may_follow\n",
+        "",
+        pytest=_told("fetch of a broker"),
+    ),
+    Mutant(
+        "authorization.leases-serve-everybody",
+        "python/ottla/broker/broker.py",
+        "            self.leases.give_up()\n",
+        "",
+        pytest=(f"{WAITING}::test_no_fetch_is_leased",),
+    ),
+    Mutant(
+        "authorization.waiting-fetches-keep-their-rights",
+        f"{_PARTS}waiting.py",
+        "                partition.waiting_fetches.look_again(partition)\n",
+        "                pass\n",
+        pytest=(WAITING,),
+    ),
+    Mutant(
+        "authorization.resting-sessions-keep-their-rights",
+        "python/ottla/replication/waiting_fetches.py",
+        "                fetch.advanced(partition)\n                fetch.expire()\n",
+        "                fetch.expire()\n",
+        pytest=(f"{WAITING}::test_a_session_hears_without_news_of_the_partition",),
+    ),
+    Mutant(
+        "authorization.hidden-topics-are-unknown",
+        f"{_API}k03_metadata.py",
+        "            if rights is not None and not rights.may(Operation.DESCRIBE, Resource.TOPIC, topic.name):",
+        "            if rights is not None and topic.name in cache.topics and not rights.may(\n"
+        "                Operation.DESCRIBE, Resource.TOPIC, topic.name\n            ):",
+        pytest=_told("metadata"),
+    ),
+    Mutant(
+        "authorization.whoever-asks-creates",
+        f"{_API}k03_metadata.py",
+        "if allowed and rights is not None and not _may_create(rights, name):",
+        "if False:",
+        pytest=_told("metadata that creates"),
+    ),
+    Mutant(
+        "authorization.producer-ids-are-anybodys",
+        "python/ottla/broker/verification.py",
+        "    if rights.might(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER) or not _has_producers(produce):",
+        "    if True:",
+        pytest=_told("produce idempotent"),
+    ),
+    Mutant(
+        "authorization.all-groups-are-listed",
+        f"{_API}k16_list_groups.py",
+        "if rights is not None and not rights.might(Operation.DESCRIBE, Resource.GROUP, group_id):",
+        "if False:",
+        pytest=_told("list groups"),
+    ),
+)
