@@ -22,6 +22,7 @@ from ottla.net.server import about
 from ottla.wire.k00_produce import PRODUCE
 from ottla.wire.k01_fetch import FETCH
 from ottla.wire.k36_sasl_authenticate import SASL_AUTHENTICATE
+from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla._core import Request
@@ -124,8 +125,11 @@ class Requests:
 
 
 def _has_quotas(call: AnyCall) -> bool:
-    """False for a request that brokers send each other, where brokers are."""
-    return call.api.has_quotas or not call.session.may_be_broker
+    """False for a request that brokers send each other, where brokers are, of a client that may be one."""
+    if call.api.has_quotas or not call.session.may_be_broker:
+        return True
+    rights = call.rights
+    return rights is not None and not rights.might(Operation.CLUSTER_ACTION, Resource.CLUSTER)
 
 
 def _for_brokers(call: AnyCall, listeners: frozenset[str]) -> str:

@@ -10,7 +10,7 @@ from ottla.config.layers import Layers
 from ottla.config.listeners import Endpoint
 from ottla.config.names import base_setting
 from ottla.config.protocol import OLDEST
-from ottla.config.security import IGNORED, REFUSED, absent, base_name, inert_because, refusal
+from ottla.config.security import IGNORED, OF_AUTHORIZER, REFUSED, absent, base_name, inert_because, refusal
 from ottla.config.table import BROKER_SETTINGS
 
 #: Settings for several brokers, and what they do to one that is alone.
@@ -28,7 +28,7 @@ def of_file(names: Iterable[str], file: str | os.PathLike[str]) -> list[str]:
     return [
         f"{os.fspath(file)}: no setting is called {name}, it has no effect{_hint(name)}"
         for name in names
-        if base_setting(name) is None and base_name(name) not in REFUSED and not inert_because(name)
+        if base_setting(name) is None and base_name(name) not in {*REFUSED, *OF_AUTHORIZER} and not inert_because(name)
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ottla.broker.authorization.authorizer import CLASSES, host_of, standing
@@ -49,6 +51,16 @@ def test_the_settings() -> None:
 def test_settings_that_cannot_be(settings: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         of(**{"authorizer_class_name": AUTHORIZER, **settings})
+
+
+def test_a_file_that_has_them_is_not_warned_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No setting of Kafka 2.7 has two of the names, which are the authorizer's own."""
+    file = tmp_path / "server.properties"
+    file.write_text("super.users=User:a\nallow.everyone.if.no.acl.found=true\nbroker.id=1\n")
+    (warning,) = BrokerConfig.load(file).warnings
+    assert warning.startswith("without effect, since there is no authorizer")
+    monkeypatch.setenv("OTTLA_ACL", "1")
+    assert BrokerConfig.load(file).warnings == []
 
 
 def test_without_the_switch_it_is_refused() -> None:

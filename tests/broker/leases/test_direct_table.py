@@ -114,6 +114,7 @@ DISPATCH_ASKS |= dict.fromkeys(("_is_logged",))
 DISPATCH_ASKS |= dict.fromkeys(("request", "awaits_principal"), "it is known whom the client's certificate stands for")
 #: Produce and Fetch are not among those that brokers alone send.
 DISPATCH_ASKS |= dict.fromkeys(("is_between_brokers", "session", "may_be_broker"))
+DISPATCH_ASKS |= dict.fromkeys(("rights", "might", "Operation", "CLUSTER_ACTION", "Resource", "CLUSTER"))
 #: Large requests but Produce and Fetch are decoded in pieces.
 DISPATCH_ASKS |= dict.fromkeys(("is_large", "key", "DECODED_BY_HANDLERS"))
 #: What `Requests` consists of.

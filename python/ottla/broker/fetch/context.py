@@ -65,7 +65,7 @@ class Context:
         #: Where a consumer stands that is to read from a replica in its rack; empty: it reads here.
         self.rack = fetch.rack_id if rooms.chooses_replicas and self.reads_followers else ""
         bytes_max = min(fetch.max_bytes, rooms.fetch_bytes_max)
-        if call.quotas is not None and not fetch.is_follower:
+        if call.quotas is not None and not (fetch.is_follower and self.may_follow):
             # More bytes in one answer would be throttled even if nothing was fetched before, and a consumer could never
             # go on.
             bytes_max = min(bytes_max, call.quotas.fetch_bytes_max(call.client))
@@ -129,7 +129,7 @@ class Context:
         other brokers' fetches.
         """
         quotas = self.call.quotas
-        if quotas is None or self.is_follower:
+        if quotas is None or (self.is_follower and self.may_follow):
             return 0
         client, size = self.call.client, result.answer_bytes
         by_size = quotas.fetched(client, size)
