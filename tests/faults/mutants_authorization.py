@@ -19,9 +19,8 @@ MUTANTS = (
     Mutant(
         "authorization.the-first-rule-decides",
         f"{_PARTS}snapshot.py",
-        "                if allowed is None and entry.permission is Permission.ALLOW",
-        "                if allowed is not None:\n                    return Decision(True, allowed)\n"
-        "                if entry.permission is Permission.ALLOW",
+        "                    allowed = Binding(pattern, entry)\n",
+        "                    return Decision(True, Binding(pattern, entry))\n",
         pytest=(f"{SNAPSHOT}::test_decisions_are_those_of_the_definition",),
     ),
     Mutant(

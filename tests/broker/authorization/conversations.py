@@ -126,7 +126,7 @@ REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
     ),
     "metadata of all": (3, 9, {"topics": None, "include_topic_authorized_operations": True}),
     "metadata 0": (3, 0, {"topics": []}),
-    "metadata that creates": (3, 5, {"topics": [{"name": "created"}], "allow_auto_topic_creation": True}),
+    "metadata that creates": (3, 5, {"topics": [{"name": "another"}], "allow_auto_topic_creation": True}),
     "leader and isr": (4, 4, _STALE),
     "stop replica": (5, 3, _STALE),
     "update metadata": (6, 6, _STALE),

@@ -109,12 +109,12 @@ class Refusal(NamedTuple):
         return msgspec.structs.replace(message, **changes) if changes else message
 
     def _rows(self, its: Shape, message: Message, names: Names) -> list[Any]:
-        """Rows with the error, for what a request or a row of it names."""
+        """Rows with the error, for what a request or a row of it names: none for a request without rows."""
         if not its.names:
             return self._rows_by_place(its, message)
         groups: dict[tuple[object, ...], dict[str, Any]] = {}
         inner: dict[tuple[object, ...], list[Names]] = {}
-        for one in [each for each in named(message) if self.about.covers(each)]:
+        for one in [each for each in named(message) if self.about.covers(each) and _has_names(each, its)]:
             key = tuple(getattr(one, role) for role, _ in its.names)
             groups.setdefault(key, {field: getattr(one, role) for role, field in its.names})
             inner.setdefault(key, []).append(one)
@@ -127,7 +127,9 @@ class Refusal(NamedTuple):
             if rows.inner is not None and self._reaches(rows):
                 below = rows.inner
                 values[rows.field] = [
-                    self._row(below, {field: getattr(one, role) for role, field in below.names}, [one]) for one in names
+                    self._row(below, {field: getattr(one, role) for role, field in below.names}, [one])
+                    for one in names
+                    if _has_names(one, below)
                 ]
         return its.cls(**values)
 
@@ -179,6 +181,11 @@ class Refusal(NamedTuple):
 
     def _has(self, its: Shape, field: str) -> bool:
         return its.has(field, self.version)
+
+
+def _has_names(names: Names, its: Shape) -> bool:
+    """True if all is there that a row tells of itself."""
+    return all(getattr(names, role) is not None for role, _ in its.names)
 
 
 def refusal(api: Api[Any, Any], version: int, code: int, about: Names) -> Refusal:
