@@ -166,13 +166,14 @@ def test_decisions_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 
 NAMES = st.sampled_from(["*", "a", "aa", "aab", "b", "ab"])
-PRINCIPALS = st.sampled_from([ALICE, "User:bob", "User:*", "Group:alice", "User:root"])
-HOSTS = st.sampled_from(["*", "h", "i"])
+PRINCIPALS = st.sampled_from([ALICE, ALICE, "User:bob", "User:*", "Group:alice", "User:root"])
+HOSTS = st.sampled_from(["*", "*", "h", "i"])
 RULES = st.builds(
     rule,
     name=NAMES,
-    operation=st.sampled_from(Operation),
-    permission=st.sampled_from([ALLOW, DENY, Permission.UNKNOWN]),
+    # Those that the test asks for, and those that imply them.
+    operation=st.sampled_from([READ, READ, ALL, ALL, WRITE, DESCRIBE, Operation.ALTER_CONFIGS, Operation.UNKNOWN]),
+    permission=st.sampled_from([ALLOW, ALLOW, DENY, DENY, Permission.UNKNOWN]),
     who=PRINCIPALS,
     host=HOSTS,
     kind=st.sampled_from([PatternType.LITERAL, PREFIXED]),
