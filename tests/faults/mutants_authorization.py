@@ -21,7 +21,7 @@ MUTANTS = (
         f"{_PARTS}snapshot.py",
         "                    allowed = Binding(pattern, entry)\n",
         "                    return Decision(True, Binding(pattern, entry))\n",
-        pytest=(f"{SNAPSHOT}::test_decisions_are_those_of_the_definition",),
+        pytest=(f"{SNAPSHOT}::test_who_may_read",),
     ),
     Mutant(
         "authorization.denial-implies",
