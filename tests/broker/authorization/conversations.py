@@ -77,6 +77,11 @@ _RESOURCES = [
 _CONFIGS = [{**row, "configs": [{"name": "segment.ms", "value": "1000"}]} for row in _RESOURCES[:3]]
 #: Ottla asks whether the transaction has what is written to (KIP-890), which Kafka 2.7 does not.
 OTHERWISE = {"txn offset commit": {"anyone"}, "produce in a transaction": {"anyone", "denied"}}
+_RULE = {"resource_type": 2, "resource_name": "others", "principal": "User:other", "host": "*"}
+_RULE |= {"operation": 3, "permission_type": 3}
+_NO_RULE = {"resource_type_filter": 2, "resource_name_filter": "none", "principal_filter": None, "host_filter": None}
+_NO_RULE |= {"operation": 1, "permission_type": 1}
+_OF_TOKENS = {"resource_type_filter": 6, "resource_name_filter": None, "operation": 1, "permission_type": 1}
 _STALE = {"controller_id": 1, "controller_epoch": 0, "broker_epoch": -1}
 
 #: Key, version and message.
@@ -130,6 +135,14 @@ REQUESTS: dict[str, tuple[int, int, dict[str, Any]]] = {
     "leader and isr": (4, 4, _STALE),
     "stop replica": (5, 3, _STALE),
     "update metadata": (6, 6, _STALE),
+    "controlled shutdown": (7, 3, {"broker_id": 99, "broker_epoch": -1}),
+    "describe acls": (
+        29,
+        2,
+        {"operation": 1, "permission_type": 1, "resource_type_filter": 6, "pattern_type_filter": 1},
+    ),
+    "create acls": (30, 2, {"creations": [_RULE]}),
+    "delete acls": (31, 2, {"filters": [_NO_RULE]}),
     "offset commit": (8, 8, {"group_id": "g", "topics": _COMMITTED}),
     "offset commit of another": (8, 8, {"group_id": "h", "topics": _COMMITTED}),
     "offset fetch": (9, 7, {"group_id": "g", "topics": _rows(partitions="partition_indexes")}),
