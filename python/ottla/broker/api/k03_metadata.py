@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 TOPIC_BYTES, PARTITION_BYTES = 16, 48
 #: Partitions whose rows are made in one go: less than a millisecond.
 PARTITIONS_AT_ONCE = 256
-#: In place of operations that were not asked for, or of a topic that the client may not know.
-NO_OPERATIONS = -(2**31)
 
 
 async def handle(call: Metadata, rooms: ClusterRooms) -> None:
