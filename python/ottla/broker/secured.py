@@ -99,7 +99,7 @@ class Secured:
     async def _renew_access(self, config: BrokerConfig) -> None:
         before = self._access.security
         try:
-            await trio.to_thread.run_sync(self._access.renew, config)
+            self._access.take(await trio.to_thread.run_sync(between.read, config, abandon_on_cancel=True))
         except ConfigError as error:
             logger.error("%s; new connections to other brokers are secured as before", error)
             return

@@ -294,8 +294,11 @@ class _Settings:
                 setting,
                 f"{setting} is not set, and this machine has no list of authorities: no broker could be trusted",
             )
-        with open(path, encoding="latin-1") as file:
-            return _Text(pem(file.read()), setting, f"{setting} is not set, and {path}")
+        try:
+            with open(path, encoding="latin-1") as file:
+                return _Text(pem(file.read()), setting, f"{setting} is not set, and {path}")
+        except OSError as error:
+            raise self.wrong(setting, f"{setting} is not set, and {path} cannot be read: {error.strerror}") from None
 
     def unusable(self, error: ValueError, keys: _Text, chain: _Text, trusted: _Text | None) -> ConfigError:
         """The same error of `Tls` or `TlsClient`, by the place where the part that is wrong comes from."""

@@ -180,6 +180,7 @@ def test_a_session_ends_with_its_token(port: int) -> None:
     [
         ({"exp": "soon"}, "its claim exp is no number"),
         ({"exp": True}, "its claim exp is no number"),
+        ({"exp": float("nan")}, "its claim exp is no moment"),
         ({"exp": 2}, "it has expired"),
         ({"nbf": int(time.time()) + 10_000}, "it expires before it begins"),
         ({"nbf": 1}, "it begins before it was issued"),
@@ -195,6 +196,29 @@ def test_tokens_without_a_signature(others: dict[str, Any], reason: str) -> None
     assert Unsigned(rules).validate(unsigned(scope="read")).user == "alice"
     with pytest.raises(InvalidToken, match=reason):
         Unsigned(rules).validate(unsigned(**others))
+
+
+NESTED = base64.urlsafe_b64encode(b'{"alg":' + 30_000 * b"[").decode().rstrip("=")
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("exp", ["NaN", "Infinity", "1e999", "9" * 400, "9" * 5000, "[[]]", '"x"'])
+async def test_tokens_that_are_to_do_harm(tmp_path: Path, exp: str) -> None:
+    """Both kinds, the second with a signature that is right."""
+    text = f'{{"sub":"alice","exp":{exp}}}'.encode()
+    plain = base64.urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
+    body = base64.urlsafe_b64encode(text).decode().rstrip("=")
+    right = jwt.PyJWS().encode(text, RSA, "RS256", headers={"kid": "rsa-1"})
+    known = Signed(Rules(""), Loaded(key_set("1"), tmp_path))
+    with pytest.raises(InvalidToken):
+        Unsigned(Rules(None)).validate(f"{plain}.{body}.")
+    with pytest.raises(InvalidToken):
+        known.validate(right)
+    for nested in (f"{NESTED}.{body}.", f"{plain}.{NESTED}.", f"{NESTED}.{NESTED}.{NESTED}"):
+        with pytest.raises(InvalidToken):
+            Unsigned(Rules(None)).validate(nested)
+        with pytest.raises(InvalidToken):
+            known.validate(nested)
 
 
 @pytest.mark.parametrize("text", ["a", "a.b.c", "...", "e30.e30.", "W10.W10.", "\xe4.b.", unsigned() + "x"])
@@ -292,6 +316,9 @@ def test_an_error_is_told_before_the_end() -> None:
         ("[]", "no set of JSON Web Keys"),
         ('{"keys": []}', "no set of JSON Web Keys"),
         ('{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}', "no key for one of ES256"),
+        ('{"keys": [{"kty": "RSA", "n": 7, "e": []}]}', "no set of JSON Web Keys"),
+        ('{"keys": [{"kty": {}}]}', "no set of JSON Web Keys"),
+        (60_000 * "[", "no set of JSON Web Keys"),
         ("x" * (keys.KEYS_BYTES_MAX + 1), "more than 1048576 bytes"),
     ],
 )
@@ -309,16 +336,19 @@ def test_files_that_have_no_keys(tmp_path: Path, content: str, reason: str) -> N
 
 @pytest.mark.trio
 async def test_keys_are_read_again_when_a_token_names_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a server, whose first answer is an error."""
+    """From a server, whose first answers are an error, and none of HTTP."""
     monkeypatch.setattr(keys, "APART_S", 0.01)
-    answers: list[dict[str, Any] | None] = [None, key_set("1"), key_set("2")]
+    answers: list[dict[str, Any] | None] = [None, {}, key_set("1"), key_set("2")]
     asked = 0
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             nonlocal asked
-            content = answers[min(asked, 2)]
+            content = answers[min(asked, 3)]
             asked += 1
+            if content == {}:
+                self.wfile.write(b"* OK IMAP4rev1 ready\r\n")
+                return
             self.send_response(200 if content else 503)
             self.end_headers()
             self.wfile.write(json.dumps(content).encode())
@@ -344,7 +374,7 @@ async def test_keys_are_read_again_when_a_token_names_others(tmp_path: Path, mon
         server.shutdown()
         thread.join()
         server.server_close()
-    assert asked == 3
+    assert asked == 4
 
 
 def knows(found: Keys, name: str) -> bool:

@@ -6,7 +6,7 @@ mechanism on the listener between brokers; and the listener's settings of TLS.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import tls
 from ottla.broker.authentication import oauthbearer
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
         password: str
 
 
+Found: TypeAlias = "tuple[Security | None, dict[str, tls.Stamp]]"
+"""The two parts of `Access`."""
+
+
 class Access:
     """How this broker comes in at others: what the settings and their files said when they were read last.
 
@@ -43,7 +47,11 @@ class Access:
 
     def renew(self, config: BrokerConfig) -> None:
         """Reads them again. Raises ConfigError, and nothing has changed."""
-        self.security, self.files = _read(config)
+        self.take(read(config))
+
+    def take(self, found: Found) -> None:
+        """New connections are as `read` has found."""
+        self.security, self.files = found
 
     def __call__(self) -> Security | None:
         return self.security
@@ -51,10 +59,11 @@ class Access:
 
 def check(config: BrokerConfig) -> None:
     """Raises ConfigError if brokers with these settings would not let each other in."""
-    _read(config)
+    read(config)
 
 
-def _read(config: BrokerConfig) -> tuple[Security | None, dict[str, tls.Stamp]]:
+def read(config: BrokerConfig) -> Found:
+    """Reads the settings and their files. Raises ConfigError."""
     name = config.inter_broker_listener
     endpoint = next((each for each in config.listeners if each.name == name), None)
     if endpoint is None or endpoint.protocol == PLAINTEXT:

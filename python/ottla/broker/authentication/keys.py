@@ -71,10 +71,9 @@ class Keys:
 
 def read(url: str) -> list[PyJWK]:
     """The keys there that may sign tokens. Raises OSError, ValueError."""
+    import http.client
     import urllib.error
     import urllib.request
-
-    import jwt
 
     try:
         # The scheme was looked at where the setting was.
@@ -85,11 +84,20 @@ def read(url: str) -> list[PyJWK]:
         raise OSError(f"the server answers with {error.code} {error.reason}") from None
     except urllib.error.URLError as error:
         raise OSError(str(error.reason)) from None
+    except http.client.HTTPException as error:
+        raise OSError(f"the server does not speak HTTP ({type(error).__name__})") from None
     if len(content) > KEYS_BYTES_MAX:
         raise ValueError(f"more than {KEYS_BYTES_MAX} bytes")
+    return _keys(content)
+
+
+def _keys(content: bytes) -> list[PyJWK]:
+    """The keys of a set that may sign tokens. Raises ValueError."""
+    import jwt
+
     try:
         found = jwt.PyJWKSet.from_json(content.decode())
-    except (jwt.PyJWTError, ValueError, AttributeError, TypeError) as error:
+    except Exception as error:  # the libraries below have no common one, and a server may send anything
         raise ValueError(f"no set of JSON Web Keys ({error})") from None
     keys = [key for key in found.keys if key.algorithm_name in ALGORITHMS and key.public_key_use in (None, "sig")]
     if not keys:

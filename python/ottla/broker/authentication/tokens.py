@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Of RSA and elliptic curves. With those that share a secret, every broker could write tokens.
 ALGORITHMS: Final = frozenset(f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512))
+
+#: What JSON that somebody wrote to do harm ends with: numbers that are too large, and lists in lists in lists.
+_HOSTILE: Final = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Signed:
                 leeway=rules.skew_s,
                 options={"require": ["exp"], "verify_aud": bool(rules.audience)},
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, *_HOSTILE) as error:
             raise InvalidToken(str(error) or type(error).__name__) from None
         return _accepted(claims, rules)
 
@@ -106,7 +110,7 @@ class Unsigned:
             raise InvalidToken("no token without a signature: it is not HEADER.CLAIMS.")
         header, claims = (_object(part) for part in parts[:2])
         if header.get("alg") != "none":
-            raise InvalidToken(f"its algorithm is {header.get('alg')!r}, and tokens without a signature are expected")
+            raise InvalidToken("it names an algorithm, and tokens without a signature are expected")
         now, skew_s = time.time(), self._rules.skew_s
         ends_at_s = _number(claims, "exp")
         if ends_at_s is None:
@@ -133,13 +137,16 @@ def _accepted(claims: Mapping[str, Any], rules: Rules) -> Token:
     scopes = [found.strip()] if isinstance(found, str) else found
     if missing := [scope for scope in rules.scopes if not isinstance(scopes, list) or scope not in scopes]:
         raise InvalidToken(f"it lacks the scope {' '.join(missing)}", f"[{', '.join(rules.scopes)}]")
-    return Token(user, float(claims["exp"]))
+    ends_at_s = _number(claims, "exp")
+    if ends_at_s is None:
+        raise InvalidToken("it has no claim exp")
+    return Token(user, ends_at_s)
 
 
 def _object(part: str) -> Mapping[str, Any]:
     try:
         found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    except ValueError:
+    except _HOSTILE:
         raise InvalidToken("its parts are not JSON in base64") from None
     if not isinstance(found, dict):
         raise InvalidToken("its parts are not objects of JSON")
@@ -152,4 +159,10 @@ def _number(claims: Mapping[str, Any], name: str) -> float | None:
         return None
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise InvalidToken(f"its claim {name} is no number")
-    return float(found)
+    try:
+        number = float(found)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise InvalidToken(f"its claim {name} is no moment")
+    return number
