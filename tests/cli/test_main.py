@@ -62,7 +62,10 @@ def test_a_wrong_command_line(ottla: Ottla, arguments: tuple[str, ...], message:
     [
         (("--set", "num.partitons=3"), "no setting is called num.partitons; did you mean num.partitions?"),
         (("--set", "num.partitions=0"), "num.partitions=0: it must be at least 1"),
-        (("--set", "listeners=SSL://:9093"), "which Ottla does not serve yet"),
+        (
+            ("--set", "listeners=SSL://:9093"),
+            "not among the advertised listeners SSL://:9093; set inter.broker.listener.name",
+        ),
         (("--config", "/no/such/file"), "cannot read /no/such/file: No such file or directory"),
     ],
 )
