@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ottla.broker.authorization.acls import CLUSTER_NAME
 from ottla.errors import InvalidRequest
 from ottla.kafka import TOPIC_RESOURCE
+from ottla.wire.acls import CLUSTER_NAME
 from ottla.wire.needs import Resource
 
 

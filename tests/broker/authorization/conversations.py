@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from ottla import wire
-from ottla.broker.authorization.acls import OPERATIONS, Binding, PatternType, Permission
 from ottla.client.errors import ConnectionLost
+from ottla.wire.acls import OPERATIONS, Binding, PatternType, Permission
 from ottla.wire.k08_offset_commit import OFFSET_COMMIT, OffsetCommitRequest, OffsetCommitRequestTopic
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.broker.authorization.acls import Binding, Entry, Pattern, PatternType, Permission
 from ottla.client import BlockingConnection, Security
+from ottla.wire.acls import Binding, Entry, Pattern, PatternType, Permission
 from ottla.wire.k29_describe_acls import DESCRIBE_ACLS, AclDescription, DescribeAclsRequest
 from ottla.wire.k30_create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
 from ottla.wire.k31_delete_acls import DELETE_ACLS, DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest

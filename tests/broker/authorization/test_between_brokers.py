@@ -8,10 +8,10 @@ import confluent_kafka
 import pytest
 import trio
 
-from ottla.broker.authorization.acls import Binding
 from ottla.broker.authorization.snapshot import Snapshot, Standing
 from ottla.broker.authorization.store import AclStore
 from ottla.coordination.zookeeper import ZooKeeperTree
+from ottla.wire.acls import Binding
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.needs import Operation, Resource

@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from ottla.broker.authorization.acls import Binding, PatternType, Permission
+from ottla.wire.acls import Binding, PatternType, Permission
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.needs import Operation, Resource
 from tests.broker.authorization.ruled import ANYTHING, ENVIRONMENT, Ruled, flat, rule, settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.authorization.acls import Entry, Pattern, PatternType, Permission
 from ottla.broker.authorization.nodes import (
     PERSISTENT_PATHS,
     decode_change,
@@ -15,6 +14,7 @@ from ottla.broker.authorization.nodes import (
     resource_of,
 )
 from ottla.coordination.znodes import MalformedNode
+from ottla.wire.acls import Entry, Pattern, PatternType, Permission
 from ottla.wire.needs import Operation, Resource
 
 BY_KAFKA = (

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from ottla.broker.authorization.acls import Binding, PatternType, Permission
 from ottla.client.errors import ConnectionLost
 from ottla.errors import ClusterAuthorizationFailed, InvalidRequest, UnknownServerError
+from ottla.wire.acls import Binding, PatternType, Permission
 from ottla.wire.k29_describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
 from ottla.wire.k30_create_acls import CREATE_ACLS, CreateAclsRequest
 from ottla.wire.k31_delete_acls import DELETE_ACLS, DeleteAclsRequest

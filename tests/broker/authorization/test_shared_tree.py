@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.authorization.acls import PatternType, Permission
+from ottla.wire.acls import PatternType, Permission
 from ottla.wire.needs import Operation, Resource
 from tests.broker.authorization.ruled import ANYTHING, ENVIRONMENT, Ruled, flat, rule, settings
 from tests.peers.apache import Apache

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.authorization import snapshot as of_snapshots
-from ottla.broker.authorization.acls import (
+from ottla.broker.authorization.snapshot import Snapshot, Standing
+from ottla.wire.acls import (
     CLUSTER_NAME,
     OPERATIONS,
     RESOURCES,
@@ -21,7 +22,6 @@ from ottla.broker.authorization.acls import (
     PatternType,
     Permission,
 )
-from ottla.broker.authorization.snapshot import Snapshot, Standing
 from ottla.wire.needs import Operation, Resource
 
 ALLOW, DENY = Permission.ALLOW, Permission.DENY

@@ -12,7 +12,6 @@ import trio
 from pytest_trio import trio_fixture
 
 from ottla.broker.authorization import store as of_store
-from ottla.broker.authorization.acls import Entry, Pattern, PatternType, Permission
 from ottla.broker.authorization.nodes import encode_entries, path_of
 from ottla.broker.authorization.snapshot import Snapshot, Standing
 from ottla.broker.authorization.store import AclStore
@@ -20,6 +19,7 @@ from ottla.coordination.embedded import EmbeddedStore, EmbeddedTree
 from ottla.coordination.tree import ConnectionLoss, NoNode, Operation
 from ottla.errors import UnknownServerError
 from ottla.wire import needs
+from ottla.wire.acls import Entry, Pattern, PatternType, Permission
 from ottla.wire.needs import Resource
 from tests.support.waiting import comes_true
 

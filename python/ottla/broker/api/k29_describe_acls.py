@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ottla.broker.authorization.acls import (
+from ottla.errors import SecurityDisabled
+from ottla.slices import Slices
+from ottla.wire.acls import (
     EntryFilter,
     Filter,
     Pattern,
@@ -15,8 +17,6 @@ from ottla.broker.authorization.acls import (
     Permission,
     by_number,
 )
-from ottla.errors import SecurityDisabled
-from ottla.slices import Slices
 from ottla.wire.k29_describe_acls import (
     AclDescription,
     DescribeAclsRequest,
@@ -27,10 +27,10 @@ from ottla.wire.k31_delete_acls import DeleteAclsFilter
 from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
-    from ottla.broker.authorization.acls import Entry
     from ottla.broker.authorization.snapshot import Snapshot
     from ottla.broker.call import Call
     from ottla.broker.rooms import AclRooms
+    from ottla.wire.acls import Entry
 
     DescribeAcls: TypeAlias = "Call[DescribeAclsRequest, DescribeAclsResponse]"
 

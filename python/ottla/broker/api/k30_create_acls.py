@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
-from ottla.broker.authorization.acls import (
+from ottla.errors import InvalidRequest, KafkaError, RemoteProtocolError, SecurityDisabled, UnknownServerError
+from ottla.slices import Slices
+from ottla.wire.acls import (
     CLUSTER_NAME,
     Binding,
     Entry,
@@ -19,8 +21,6 @@ from ottla.broker.authorization.acls import (
     by_number,
     is_principal,
 )
-from ottla.errors import InvalidRequest, KafkaError, RemoteProtocolError, SecurityDisabled, UnknownServerError
-from ottla.slices import Slices
 from ottla.wire.k30_create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from ottla.wire.needs import Operation, Resource
 

@@ -18,11 +18,11 @@ from ottla.wire.k31_delete_acls import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.authorization.acls import Entry, EntryFilter, Filter, Pattern
     from ottla.broker.authorization.snapshot import Snapshot
     from ottla.broker.authorization.store import AclStore
     from ottla.broker.call import Call
     from ottla.broker.rooms import AclRooms
+    from ottla.wire.acls import Entry, EntryFilter, Filter, Pattern
 
     DeleteAcls: TypeAlias = "Call[DeleteAclsRequest, DeleteAclsResponse]"
 

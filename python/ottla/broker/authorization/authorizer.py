@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.authorization.acls import CLUSTER_NAME, OPERATIONS
 from ottla.broker.authorization.snapshot import Snapshot, Standing
 from ottla.broker.authorization.store import AclStore
 from ottla.config import ConfigError
@@ -24,13 +23,14 @@ from ottla.errors import (
     TransactionalIdAuthorizationFailed,
 )
 from ottla.logging_setup import Repeated
+from ottla.wire.acls import CLUSTER_NAME, OPERATIONS
 from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
-    from ottla.broker.authorization.acls import Binding
     from ottla.broker.session import Session
     from ottla.config import BrokerConfig
     from ottla.coordination.tree import Tree
+    from ottla.wire.acls import Binding
 
 logger = logging.getLogger("ottla.authorizer")
 

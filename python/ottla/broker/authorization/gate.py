@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import trio
 
-from ottla.broker.authorization.acls import CLUSTER_NAME
 from ottla.broker.authorization.authorizer import ERRORS
 from ottla.broker.faults.answers import refusal
 from ottla.broker.faults.names import ANY
+from ottla.wire.acls import CLUSTER_NAME
 from ottla.wire.k00_produce import PRODUCE
 from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS
 from ottla.wire.k51_alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS

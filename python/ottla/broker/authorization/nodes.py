@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ottla.broker.authorization.acls import RESOURCES, Entry, Pattern, PatternType, Permission, is_principal
 from ottla.coordination.znodes import MalformedNode
+from ottla.wire.acls import RESOURCES, Entry, Pattern, PatternType, Permission, is_principal
 from ottla.wire.needs import Operation, Resource
 
 #: Where the nodes of patterns are.

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
-from ottla.broker.authorization.acls import (
+from ottla.wire.acls import (
     ALLOWING,
     ANY_HOST,
     ANY_NAME,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from ottla.broker.authorization.acls import Entry, Pattern, PatternType
 from ottla.broker.authorization.nodes import (
     CHANGE_PREFIX,
     CHANGES,
@@ -47,6 +46,7 @@ from ottla.coordination.tree import (
 )
 from ottla.coordination.znodes import MalformedNode
 from ottla.errors import UnknownServerError
+from ottla.wire.acls import Entry, Pattern, PatternType
 from ottla.wire.needs import Resource
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.authorization.acls import (
+from ottla.wire.acls import (
     OPERATIONS,
     RESOURCES,
     Binding,
