@@ -144,6 +144,13 @@ MUTANTS = (
         pytest=_told("produce idempotent"),
     ),
     Mutant(
+        "authorization.old-brokers-get-prefixes",
+        f"{_API}k30_create_acls.py",
+        "if kind is PatternType.PREFIXED and not takes_prefixes:",
+        "if False:",
+        pytest=(f"{_TESTS}test_old_protocol.py::test_prefixes_are_refused",),
+    ),
+    Mutant(
         "authorization.all-groups-are-listed",
         f"{_API}k16_list_groups.py",
         "if rights is not None and not rights.might(Operation.DESCRIBE, Resource.GROUP, group_id):",

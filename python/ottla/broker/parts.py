@@ -110,7 +110,10 @@ def authentication(broker: Unfinished, hub: Hub, users: dict[int, str]) -> Authe
 def authorizer(broker: Unfinished, changed: Callable[[], None]) -> Authorizer | None:
     """Says who may do what; None without one. `changed` is called when other rules hold."""
     found = standing(broker.config)
-    return None if found is None else Authorizer(broker.tree, found, changed)
+    if found is None:
+        return None
+    takes_prefixes = broker.config.inter_broker_protocol.has_prefixed_rules
+    return Authorizer(broker.tree, found, changed, takes_prefixes=takes_prefixes)
 
 
 def _dialer(broker: Unfinished, client_id: str, timeout: str) -> Dialer:

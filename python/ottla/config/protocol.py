@@ -41,5 +41,10 @@ class InterBrokerProtocol(NamedTuple):
         """
         return self._is_at_least("2.7-IV2")
 
+    @property
+    def has_prefixed_rules(self) -> bool:
+        """Whether access rules may be made for names that begin alike (KIP-290). Older brokers do not look at them."""
+        return self._is_at_least("2.0-IV1")
+
     def _is_at_least(self, version: str) -> bool:
         return VERSIONS.names.index(self.version) >= VERSIONS.names.index(version)

@@ -42,10 +42,11 @@ async def handle(call: CreateAcls, rooms: AclRooms) -> None:
         return call.reply(_all_refused(asked, error))
     results: dict[Binding, KafkaError | None] = {}
     wanted: dict[Pattern, set[Entry]] = {}
+    takes_prefixes = rooms.authorizer.takes_prefixes
     slices = Slices()
     for binding in bindings:
         await slices.row()
-        results[binding] = refused = _refusal(binding)
+        results[binding] = refused = _refusal(binding, takes_prefixes=takes_prefixes)
         if refused is None:
             wanted.setdefault(binding.pattern, set()).add(binding.entry)
     for pattern, entries in wanted.items():
@@ -88,12 +89,14 @@ def _binding(row: AclCreation) -> Binding:
     return Binding(Pattern(resource, row.resource_name, kind), Entry(row.principal, row.host, operation, permission))
 
 
-def _refusal(binding: Binding) -> InvalidRequest | None:
-    resource, name, _ = binding.pattern
+def _refusal(binding: Binding, *, takes_prefixes: bool) -> InvalidRequest | None:
+    resource, name, kind = binding.pattern
     if resource is Resource.CLUSTER and name != CLUSTER_NAME:
         return InvalidRequest(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not name:
         return InvalidRequest("Invalid empty resource name")
+    if kind is PatternType.PREFIXED and not takes_prefixes:
+        return InvalidRequest("Rules for prefixes need inter.broker.protocol.version=2.0-IV1 or newer.")
     return None
 
 

@@ -97,10 +97,18 @@ ERRORS: Final[dict[Resource, type[KafkaError]]] = {
 
 
 class Authorizer:
-    """`changed` is called when other rules hold. All methods are for the loop's thread."""
+    """All methods are for the loop's thread.
 
-    def __init__(self, tree: Tree, standing: Standing, changed: Callable[[], None]) -> None:
+    changed: Called when other rules hold.
+
+    takes_prefixes: Rules for names that begin alike may be made: no broker of the cluster is too old to heed them.
+    """
+
+    def __init__(
+        self, tree: Tree, standing: Standing, changed: Callable[[], None], *, takes_prefixes: bool = True
+    ) -> None:
         self.store: Final = AclStore(tree, Snapshot(standing), changed)
+        self.takes_prefixes: Final = takes_prefixes
         self._denials = Repeated(logger)
 
     def rights(self, session: Session) -> Rights:
