@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import click
 
 from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._first_start import asks_no_broker, first_start_options, in_tree
 from ottla.cli._output import columns, print_json
-from ottla.cli._settings import at_most_one, not_empty, on_command_line, zookeeper_servers
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.user_admin import Credentials
+    from ottla.coordination.tree import Tree
 
 NAMES = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -69,18 +69,7 @@ def list_(as_json: bool, bootstrap: str, timeout_ms: int) -> None:
     metavar="FILE",
     help="Its first line is the password; - is stdin. Without it the password is asked for.",
 )
-@click.option(
-    "--data-dir",
-    metavar="D",
-    callback=not_empty,
-    help="Ask no broker: write into the tree in this data directory, whose broker is stopped or was never started.",
-)
-@click.option(
-    "--zookeeper",
-    metavar="HOST:PORT/chroot",
-    callback=zookeeper_servers,
-    help="Ask no broker: write into this ZooKeeper; the chroot is made if missing.",
-)
+@first_start_options
 @client_options
 def add(
     user: str,
@@ -97,13 +86,7 @@ def add(
     The first user of a cluster, and the one by which its brokers let each other in, is added before the first start,
     with --data-dir or --zookeeper.
     """
-    at_most_one(
-        {
-            "--bootstrap": on_command_line("bootstrap"),
-            "--data-dir": data_dir is not None,
-            "--zookeeper": zookeeper is not None,
-        }
-    )
+    has_no_broker = asks_no_broker(data_dir, zookeeper)
     password = _password(user, password_file)
     doing = f"cannot set the password of user '{user}'"
 
@@ -112,55 +95,18 @@ def add(
 
         await UserAdmin(cluster).set_password(user, password, mechanisms or NAMES, iterations)
 
-    if data_dir is None and zookeeper is None:
-        with_cluster(doing, bootstrap, timeout_ms, work)
+    async def write(tree: Tree) -> None:
+        from ottla.broker.authentication.first_user import set_password
+        from ottla.broker.scram import Mechanism
+
+        kinds = [each for each in Mechanism if each.setting in (mechanisms or NAMES)]
+        await set_password(tree, user, password, kinds, iterations)
+
+    if has_no_broker:
+        in_tree(doing, data_dir, zookeeper, write)
     else:
-        _write(doing, data_dir, zookeeper, user, password, mechanisms or NAMES, iterations)
+        with_cluster(doing, bootstrap, timeout_ms, work)
     click.echo(f"user {user} can come in by {' and '.join(mechanisms or NAMES)}")
-
-
-def _write(
-    doing: str,
-    data_dir: str | None,
-    zookeeper: str | None,
-    user: str,
-    password: str,
-    mechanisms: tuple[str, ...],
-    iterations: int,
-) -> None:
-    """Adds a user in the tree of a data directory, or else in a ZooKeeper."""
-    from ottla.broker import moved
-    from ottla.broker.authentication.first_user import set_password
-    from ottla.broker.scram import Mechanism
-    from ottla.cli._errors import explained
-    from ottla.cli._interrupts import run
-    from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
-    from ottla.coordination.tree import TreeError
-    from ottla.coordination.zookeeper import ZooKeeperTree
-    from ottla.errors import KafkaError
-    from ottla.replication.data_directory import make_private
-
-    kinds = [each for each in Mechanism if each.setting in mechanisms]
-
-    async def work() -> None:
-        if zookeeper is not None:
-            async with await ZooKeeperTree.connect(zookeeper) as tree:
-                return await set_password(tree, user, password, kinds, iterations)
-        assert data_dir is not None, "one of both is given"
-        file = Path(data_dir).absolute() / TREE_FILE
-        if moved.is_marked(file):
-            raise click.ClickException(
-                f"{doing}: the tree {file} went to {moved.place(file)}; give that as --zookeeper"
-            )
-        make_private(file.parent)
-        async with await EmbeddedTree.open(str(file)) as own:
-            return await set_password(own, user, password, kinds, iterations)
-
-    with explained(doing):
-        try:
-            run(work)
-        except (TreeError, KafkaError) as error:
-            raise click.ClickException(f"{doing}: {error}") from None
 
 
 def _password(user: str, file: IO[str] | None) -> str:
