@@ -14,6 +14,7 @@ _ADVICE = {
     "INVALID_TOPIC_EXCEPTION": "a topic's name has 1 to 249 ASCII letters, digits, dots, underlines and hyphens",
     "MESSAGE_TOO_LARGE": "`ottla topic alter TOPIC --set max.message.bytes=N` admits larger ones",
     "NON_EMPTY_GROUP": "it has members: stop them first",
+    "SECURITY_DISABLED": "authorizer.class.name in the brokers' files turns access rules on",
 }
 _COLLIDES = "a dot and an underline are the same in the names of metrics: choose a name that differs otherwise"
 _IN_USE = re.compile(r"(.+) is in use by another process.*")

@@ -6,10 +6,11 @@ trio.
 | `Connection`            | one broker under trio: `await connection.call(METADATA, MetadataRequest(...))`           |
 | `BlockingConnection`    | the same over a blocking socket                                                          |
 | `Cluster`               | a bootstrap list, metadata, a connection per broker, retries                             |
-| `Admin`                 | topics, records, settings, quotas; brokers, groups, transactions and users from there    |
+| `Admin`                 | topics, records, settings, quotas; brokers, groups, transactions, users, rules from there |
 | `ClusterAdmin`          | brokers and replicas: where they are, moving them, elections                             |
 | `TransactionAdmin`      | transactions: who has which open, and ending one that hangs                              |
 | `UserAdmin`             | users with SCRAM credentials: who there is, setting passwords, removing them             |
+| `AclAdmin`              | access rules: which there are, adding and removing them                                  |
 | `Producer`              | records out: batches, compression, Java's partitioner, each record once                  |
 | `TransactionalProducer` | the same in transactions, also with other processes' decisions                           |
 | `Consumer`              | records in, as a member of a group, or from partitions and places that are named         |
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 from ottla.kafka import EARLIEST, LATEST, TopicPartition
 
 if TYPE_CHECKING:
+    from ottla.client.acl_admin import AclAdmin
     from ottla.client.admin import Admin, Partition, Setting, Topic
     from ottla.client.batches import Delivered, Receipt
     from ottla.client.blocking import BlockingConnection
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "AclAdmin",
     "Address",
     "Admin",
     "ArrowBatch",
@@ -81,6 +84,7 @@ __all__ = [
 
 # Imported when first used: a broker needs nothing but connections, and its start is budgeted.
 _FILES = {
+    "AclAdmin": "acl_admin",
     "Address": "cluster",
     "Admin": "admin",
     "ArrowBatch": "consumer",

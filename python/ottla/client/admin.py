@@ -1,5 +1,5 @@
-"""What an administrator does: topics, records, settings, quotas and features; and from here on to brokers, groups and
-transactions, which have files of their own.
+"""What an administrator does: topics, records, settings, quotas and features; and from here on to brokers, groups,
+transactions, users and access rules, which have files of their own.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ from ottla.wire.k57_update_features import UPDATE_FEATURES, FeatureUpdateKey, Up
 from ottla.wire.schema import Api, Request, Response
 
 if TYPE_CHECKING:
+    from ottla.client.acl_admin import AclAdmin
     from ottla.client.cluster_admin import ClusterAdmin
     from ottla.client.groups import Groups
     from ottla.client.transaction_admin import TransactionAdmin
@@ -120,8 +121,9 @@ class Features:
 
 
 class Admin:
-    """Calls about topics, records, settings, quotas and features over a `Cluster`. `brokers`, `groups` and
-    `transactions` have the others. Errors are `KafkaError`, with what the broker says about the topic.
+    """Calls about topics, records, settings, quotas and features over a `Cluster`. `brokers`, `groups`,
+    `transactions`, `users` and `acls` have the others. Errors are `KafkaError`, with what the broker says about the
+    topic.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -154,6 +156,13 @@ class Admin:
         from ottla.client.user_admin import UserAdmin
 
         return UserAdmin(self.cluster)
+
+    @cached_property
+    def acls(self) -> AclAdmin:
+        """Calls about access rules."""
+        from ottla.client.acl_admin import AclAdmin
+
+        return AclAdmin(self.cluster)
 
     async def list_topics(self) -> list[str]:
         """All topics that this client may see, in order, internal ones too."""

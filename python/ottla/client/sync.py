@@ -13,6 +13,7 @@ the child makes its own. What callbacks are given runs in the thread that waits 
 """
 
 from ottla.client import (
+    acl_admin,
     admin,
     batches,
     cluster,
@@ -34,10 +35,12 @@ Consumer = facade(consumer.Consumer)
 ClusterAdmin = facade(cluster_admin.ClusterAdmin)
 Groups = facade(groups.Groups)
 TransactionAdmin = facade(transaction_admin.TransactionAdmin)
+AclAdmin = facade(acl_admin.AclAdmin)
 UserAdmin = facade(user_admin.UserAdmin)
 Admin = facade(admin.Admin)
 
 __all__ = [
+    "AclAdmin",
     "Admin",
     "Cluster",
     "ClusterAdmin",
