@@ -77,11 +77,12 @@ LATER = {
 
 BETWEEN_BROKERS = "Between brokers only: taken on the listeners that brokers use."
 NO_TOKENS = "Answers DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Kafka where nobody is authenticated."
+NO_AUTHORIZER = "Without an authorizer it answers SECURITY_DISABLED. [acls.md](acls.md) says what rules do."
 NOTES = {
     17: "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Answers ILLEGAL_SASL_STATE on listeners without SASL.",
-    29: "Answers SECURITY_DISABLED, since there is no authorizer.",
-    30: "Answers SECURITY_DISABLED, since there is no authorizer.",
-    31: "Answers SECURITY_DISABLED, since there is no authorizer.",
+    29: NO_AUTHORIZER,
+    30: f"{NO_AUTHORIZER} A rule for a prefix is refused while inter.broker.protocol.version is older than 2.0.",
+    31: NO_AUTHORIZER,
     36: "Answers ILLEGAL_SASL_STATE on listeners without SASL.",
     38: NO_TOKENS,
     39: NO_TOKENS,
@@ -159,7 +160,8 @@ Of members, users, tokens and the like there are fewer. The bounds:
 """
 
 BESIDES = """
-Access control; SASL by GSSAPI (Kerberos) and delegation tokens; access rules in ZooKeeper.
+SASL by GSSAPI (Kerberos) and delegation tokens; authorizers that are Java classes of others, and a tree for access
+rules alone (`authorizer.zookeeper.*`); access rules within ZooKeeper (`zookeeper.set.acl`).
 
 ## Settings without a meaning here
 

@@ -45,6 +45,8 @@ OF_PAGE = {
     "tls.md": {"ssl.ca.location"},
     # Of clients: librdkafka's, and of Java's since Kafka 3.1.
     "oauth.md": {"sasl.oauthbearer.method", "sasl.oauthbearer.token.endpoint.url"},
+    # Refused.
+    "acls.md": {"authorizer.zookeeper.url"},
     "classic.md": CLASSIC,
     "java-0.8.md": CLASSIC,
     "moving-consumers.md": CLASSIC,

@@ -1,4 +1,4 @@
-"""The pages of TLS and SASL, followed block by block in one folder."""
+"""The pages of TLS, SASL and access rules, followed block by block in one folder."""
 
 import json
 import re
@@ -45,7 +45,11 @@ class Reader:
         """The commands of a block, after that which starts the broker."""
         (serve, *others) = shown.typed(commands)
         assert serve[:3] == ["serve", "--config", "server.properties"]
-        return [[self._here(argument) for argument in command] for command in others]
+        return [self.here(command) for command in others]
+
+    def here(self, command: list[str]) -> list[str]:
+        """A command with the reader's files and port."""
+        return [self._here(argument) for argument in command]
 
     def _here(self, argument: str) -> str:
         if (self.folder / argument).is_file():
@@ -119,3 +123,34 @@ def test_oauth(brokers: Brokers, tmp_path: Path) -> None:
     }
     admin = AdminClient(client)
     eventually("it is let in", lambda: (admin.poll(0.1), admin.list_topics(timeout=5))[1].brokers != {})
+
+
+@pytest.mark.clients
+def test_acls(brokers: Brokers, ottla: Ottla, tmp_path: Path) -> None:
+    port = free_port()
+    reader = Reader(tmp_path, port, "9094")
+    reader.certificates()
+    reader.put("admin.password", ADMIN + "\n")
+    reader.put("alice.password", "of alice\n")
+    here = {"data": str(tmp_path / "data")}
+    here |= {name: str(tmp_path / name) for name in ("admin.password", "alice.password")}
+    (admin,) = shown.typed(block("sh", "ottla user add admin", "docs/sasl.md"))
+    first = shown.typed(block("sh", "ottla acl add --allow User:alice", "docs/acls.md"))
+    for command in (admin, *first):
+        ottla(*(here.get(argument, argument) for argument in command))
+    file = block("properties", "listeners=SASL_SSL://", "docs/sasl.md")
+    config = reader.put("server.properties", file + block("properties", "super.users=User:admin\n", "docs/acls.md"))
+    client = block("properties", "security.protocol=SASL_SSL", "docs/sasl.md")
+    reader.put("admin.properties", client)
+    alice = reader.put("alice.properties", client.replace(ADMIN, "of alice").replace('"admin"', '"alice"'))
+    brokers(data=tmp_path / "data", port=port, settings=settings(config))
+    *_, listing = [ottla(*each) for each in reader.typed(block("sh", "ottla acl list", "docs/acls.md"))]
+    assert {line.split()[3] for line in listing.out.splitlines()[1:]} == {"User:alice", "User:bob"}
+    of_alice = ("--command-config", str(alice), "-b", f"127.0.0.1:{port}")
+    ottla("produce", "orders", *of_alice, stdin=b"one\n")
+    refused = ottla("consume", "orders", "--from-beginning", "-n", "1", *of_alice, code=1)
+    assert "TOPIC_AUTHORIZATION_FAILED" in refused.err
+    asked = block("sh", "ottla acl why", "docs/acls.md")
+    answers = re.split(r"^\$ .*\n", asked, flags=re.MULTILINE)[1:]
+    for command, answer in zip(shown.typed(asked), answers, strict=True):
+        assert ottla(*reader.here(command)).out == answer

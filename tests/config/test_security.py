@@ -14,7 +14,7 @@ from ottla.config.table import SECTIONS
 
 ASKING = {
     "alter.config.policy.class.name": "org.example.Policy",
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "authorizer.class.name": "org.example.Authorizer",
     "client.quota.callback.class": "org.example.Quotas",
     "create.topic.policy.class.name": "org.example.Policy",
     "delegation.token.master.key": "hunter2",
@@ -94,7 +94,7 @@ def test_names_that_the_table_does_not_have(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("super.users=User:admin\nallow.everyone.if.no.acl.found=false\n")
     (warning,) = BrokerConfig.load(file).warnings
-    assert warning.startswith("without effect, since there is no authorizer, and everybody who can connect may do")
+    assert warning.startswith("without effect, since there is no authorizer, and everybody who is let in may do")
     assert warning.endswith("allow.everyone.if.no.acl.found, super.users")
     file.write_text("delegation.token.secret.key=hunter2\n")
     with pytest.raises(ConfigError, match=r"^delegation\.token\.secret\.key: Ottla has no delegation tokens"):

@@ -462,7 +462,10 @@ _BROKER = {
     "replication.quota.window.size.seconds": "How long each of these samples is.",
     # Who may do what
     "alter.config.policy.class.name": "A Java class that may refuse changes of settings.",
-    "authorizer.class.name": "What decides who may do what. Empty lets everybody do everything.",
+    "authorizer.class.name": (
+        "What decides who may do what: kafka.security.authorizer.AclAuthorizer has access rules do it (docs/acls.md). "
+        "Empty lets everybody do everything."
+    ),
     "connection.failed.authentication.delay.ms": (
         "How long a connection stays open after it could not prove who it is, to slow guessing."
     ),

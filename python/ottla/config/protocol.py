@@ -43,7 +43,7 @@ class InterBrokerProtocol(NamedTuple):
 
     @property
     def has_prefixed_rules(self) -> bool:
-        """Whether access rules may be made for names that begin alike (KIP-290). Older brokers do not look at them."""
+        """True if access rules for names that begin alike are heeded by all brokers (KIP-290)."""
         return self._is_at_least("2.0-IV1")
 
     def _is_at_least(self, version: str) -> bool:

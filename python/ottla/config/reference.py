@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.config.documentation import broker_documentation, topic_documentation
 from ottla.config.effective import EFFECTIVE, EFFECTIVE_OF_TOPICS, PARTIAL
-from ottla.config.security import INERT, REFUSED
+from ottla.config.security import INERT, OF_AUTHORIZER, REFUSED
 from ottla.config.table import (
     ALONE_DEFAULTS,
     BROKER_SETTINGS,
@@ -33,7 +33,7 @@ name; with `--set` and for topics it is an error. An invalid value is always an 
 
 **Not every setting does something here.** What has an effect in this version is set in **bold**. The others are
 taken, shown by DescribeConfigs, and change nothing: some belong to parts that Ottla does not have yet
-(TLS, SASL, delegation tokens), some to Java. What asks for protection that Ottla does not have is
+(delegation tokens, Kerberos), some to Java. What asks for protection that Ottla does not have is
 refused: [Settings of security](#settings-of-security).
 
 *Change* says how a setting may be changed: `start` needs a restart, `broker` can be changed for one running broker,
@@ -89,6 +89,17 @@ Settings without effect are a warning. All of this holds for the forms of one li
 """
 
 
+AUTHORIZER = """
+## Settings of the authorizer
+
+With `authorizer.class.name=kafka.security.authorizer.AclAuthorizer`, or the older name
+`kafka.security.auth.SimpleAclAuthorizer`, there are two more settings, which take a restart to change:
+[acls.md](acls.md).
+"""
+
+DEFAULTS_OF_AUTHORIZER: Final = {"super.users": "empty", "allow.everyone.if.no.acl.found": "`false`"}
+
+
 def render() -> str:
     """The whole page."""
     return "\n".join([HEAD, *_differences(), *_security(), *_brokers(), *_topics()])
@@ -123,6 +134,11 @@ def _security() -> Iterator[str]:
     for names, reason in INERT:
         shown = ", ".join(f"`{name}`" for name in names)
         yield f"| {shown} | warning | {reason} |"
+    yield AUTHORIZER
+    yield "| setting | default | meaning |"
+    yield "|---|---|---|"
+    for name, meaning in OF_AUTHORIZER.items():
+        yield f"| **`{name}`** | {DEFAULTS_OF_AUTHORIZER[name]} | {meaning} |"
     yield ""
 
 

@@ -9,7 +9,6 @@ uses it; or if it tunes Java's own libraries, or what Ottla has not. Inert setti
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection
 from typing import Final
@@ -24,7 +23,10 @@ REFUSED: Final[dict[str, str]] = {
     "alter.config.policy.class.name": (
         "Ottla runs no Java policy for changes of settings, so every valid change is made"
     ),
-    "authorizer.class.name": "Ottla has no authorizer yet, so everybody who is let in may do everything",
+    "authorizer.class.name": (
+        "Ottla runs no Java class that decides who may do what, it only has kafka.security.authorizer.AclAuthorizer, "
+        "so everybody who is let in may do everything"
+    ),
     "client.quota.callback.class": (
         "Ottla runs no Java class that decides quotas, so only the quotas that Ottla itself knows hold"
     ),
@@ -39,23 +41,39 @@ REFUSED: Final[dict[str, str]] = {
     "security.providers": "Ottla does not use Java's security providers, so its own cryptography is used instead",
     "zookeeper.set.acl": (
         "Ottla sets no access rules in ZooKeeper yet, so everybody who reaches ZooKeeper may read and change what "
-        "Ottla writes there, users' stored credentials included"
+        "Ottla writes there, users' stored credentials and access rules included"
     ),
 }
 """What is missing where a setting asks for protection, and what follows. delegation.token.secret.key is what Kafka 2.8
 and later call the master key.
 """
 
-_HARMLESS: Final = {
-    "principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+"""The values of authorizer.class.name that Ottla knows: Kafka's own, the second by its older name."""
+
+_HARMLESS: Final[dict[str, tuple[str, ...]]] = {
+    "authorizer.class.name": AUTHORIZERS,
+    "principal.builder.class": ("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",),
 }
-"""Values that ask for nothing, beside false and an empty text."""
+"""Values that ask for nothing that Ottla does not have, beside false and an empty text."""
 
 _WITHOUT_TLS: Final = "no listener has TLS"
 _WITHOUT_SASL: Final = "no listener has SASL"
 _ZOOKEEPER_WITHOUT_TLS: Final = "the connection to ZooKeeper has no TLS"
-OF_AUTHORIZER: Final = ("authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found")
-_CONDITIONS: Final = (_WITHOUT_TLS, _WITHOUT_SASL, _ZOOKEEPER_WITHOUT_TLS)
+_WITHOUT_AUTHORIZER: Final = "there is no authorizer, and everybody who is let in may do everything"
+_CONDITIONS: Final = (_WITHOUT_TLS, _WITHOUT_SASL, _ZOOKEEPER_WITHOUT_TLS, _WITHOUT_AUTHORIZER)
+
+OF_AUTHORIZER: Final[dict[str, str]] = {
+    "super.users": (
+        "Who may do everything, whatever the rules say: principals with their types, with semicolons between them, "
+        "such as User:admin;User:CN=broker."
+    ),
+    "allow.everyone.if.no.acl.found": (
+        "Whether everybody may do everything with a resource that no rule is about. false lets nobody but super users."
+    ),
+}
+"""The settings that an authorizer brings: neither is in Kafka's table. With their meaning."""
+
 INERT: Final = (
     (("ssl.*",), _WITHOUT_TLS),
     (("sasl.*", "connection.failed.authentication.delay.ms", "connections.max.reauth.ms"), _WITHOUT_SASL),
@@ -75,24 +93,11 @@ INERT: Final = (
     (("delegation.token.*",), "there are no delegation tokens"),
     (("zookeeper.ssl.*", "zookeeper.clientCnxnSocket"), _ZOOKEEPER_WITHOUT_TLS),
     (("zookeeper.ssl.keystore.type", "zookeeper.ssl.truststore.type"), "the files themselves say what they are"),
-    (
-        ("super.users", "allow.everyone.if.no.acl.found"),
-        "there is no authorizer, and everybody who can connect may do everything",
-    ),
+    (tuple(OF_AUTHORIZER), _WITHOUT_AUTHORIZER),
 )
 """Settings that are not refused and have no effect, and why; `*` is any rest of a name. The first reason that there is
 holds.
 """
-
-
-def serves_acls() -> bool:
-    """True if there may be an authorizer: only for tests, as long as there are no leases beside one."""
-    return os.environ.get("OTTLA_ACL") == "1"
-
-
-def is_served(name: str) -> bool:
-    """True if a setting is of an authorizer, and there may be one."""
-    return serves_acls() and base_name(name) in OF_AUTHORIZER
 
 
 def base_name(name: str) -> str:
@@ -112,8 +117,14 @@ def absent(config: Layers) -> set[str]:
         _WITHOUT_TLS: not any(each.endswith("SSL") for each in protocols),
         _WITHOUT_SASL: not any(each.startswith("SASL") for each in protocols),
         _ZOOKEEPER_WITHOUT_TLS: config.zookeeper is None or not config.get_bool("zookeeper.ssl.client.enable"),
+        _WITHOUT_AUTHORIZER: not has_authorizer(config),
     }
     return {reason for reason, holds in is_so.items() if holds}
+
+
+def has_authorizer(config: Layers) -> bool:
+    """True if access rules say who may do what."""
+    return (config.get_str("authorizer.class.name") or "").strip() in AUTHORIZERS
 
 
 def inert_because(name: str, without: Collection[str] = ()) -> str | None:
@@ -121,7 +132,7 @@ def inert_because(name: str, without: Collection[str] = ()) -> str | None:
     concern. `without`: what `absent` says of the other settings.
     """
     base = base_name(name)
-    if base in REFUSED or is_served(name):
+    if base in REFUSED:
         return None
     for names, reason in INERT:
         if (reason not in _CONDITIONS or reason in without) and any(_is_one_of(base, name) for name in names):
@@ -148,7 +159,7 @@ def refusal(name: str, text: str, ignored: Collection[str]) -> ConfigError | Non
     `ignored` is the value of `security.settings.ignored`.
     """
     base = base_name(name)
-    if base not in REFUSED or name in ignored or base in ignored or is_served(name) or not _asks(name, base, text):
+    if base not in REFUSED or name in ignored or base in ignored or not _asks(name, base, text):
         return None
     setting = base_setting(name)
     shown = name if setting is None or setting.is_sensitive else f"{name}={text.strip()}"
@@ -179,7 +190,7 @@ def check_security(config: Layers) -> None:
 def _asks(name: str, base: str, text: str) -> bool:
     """Whether this value asks for protection."""
     text = text.strip()
-    if text in ("", _HARMLESS.get(base)):
+    if text in ("", *_HARMLESS.get(base, ())):
         return False
     value = parse(name, setting.type, text) if (setting := base_setting(name)) else text
     return bool(value)

@@ -10,7 +10,16 @@ from ottla.config.layers import Layers
 from ottla.config.listeners import Endpoint
 from ottla.config.names import base_setting
 from ottla.config.protocol import OLDEST
-from ottla.config.security import IGNORED, OF_AUTHORIZER, REFUSED, absent, base_name, inert_because, refusal
+from ottla.config.security import (
+    IGNORED,
+    OF_AUTHORIZER,
+    REFUSED,
+    absent,
+    base_name,
+    has_authorizer,
+    inert_because,
+    refusal,
+)
 from ottla.config.table import BROKER_SETTINGS
 
 #: Settings for several brokers, and what they do to one that is alone.
@@ -46,10 +55,12 @@ def of_start(config: Layers) -> list[str]:
 
 def _exposed(config: Layers) -> Iterator[str]:
     if wildcards := [str(each) for each in config.listeners if each.is_wildcard and not _asks_who_comes(config, each)]:
+        allowed = (
+            "do what rules allow User:ANONYMOUS" if has_authorizer(config) else "read, write and delete everything"
+        )
         yield (
             f"{', '.join(wildcards)} listens on every address of this machine, without authentication: everybody who "
-            "can connect may read, write and delete everything; name one address, such as 127.0.0.1, or let a "
-            "firewall decide who can connect"
+            f"can connect may {allowed}; name one address, such as 127.0.0.1, or let a firewall decide who can connect"
         )
     address = config.get_str("metrics.listener") or ""
     if address.rpartition(":")[0].strip("[]") in ("0.0.0.0", "::"):

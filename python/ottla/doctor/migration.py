@@ -20,7 +20,7 @@ from ottla.config.broker import Source
 from ottla.config.effective import EFFECTIVE
 from ottla.config.names import base_setting
 from ottla.config.protocol import InterBrokerProtocol
-from ottla.config.security import REFUSED, base_name, inert_because, refusal
+from ottla.config.security import OF_AUTHORIZER, REFUSED, base_name, inert_because, refusal
 from ottla.config.topic import check_topic
 from ottla.config.values import UnknownSetting, check, parse
 from ottla.coordination import znodes
@@ -134,7 +134,7 @@ def _other_mechanisms(value: str | None) -> list[str]:
 
 
 def _is_without_effect(name: str) -> bool:
-    if name in TIERED or base_name(name) in REFUSED or name == PROTOCOL:
+    if name in TIERED or base_name(name) in {*REFUSED, *OF_AUTHORIZER} or name == PROTOCOL:
         return False
     setting = base_setting(name)
     return setting is None or setting.name not in EFFECTIVE or inert_because(name) is not None
@@ -244,7 +244,7 @@ async def _of_security(tree: ZooKeeperTree) -> _Found:
     ]
     if acls:
         found.append(
-            (True, f"access rules for {some(acls)}", "Ottla has no authorizer: everybody may do everything there")
+            (False, f"access rules for {some(acls)}", "they hold in Ottla if authorizer.class.name is set there, too")
         )
     if tokens := await children_or_none(tree, "/delegation_token/tokens"):
         found.append((True, counted(len(tokens), "delegation token"), "Ottla takes none: let clients log in otherwise"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker.authorization.ruled import ENVIRONMENT, Ruled, settings
+from tests.broker.authorization.ruled import Ruled, settings
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
@@ -26,7 +26,7 @@ def ruled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     found = Ruled(plaintext, sasl)
     if request.param == "ottla":
         with Brokers(folder) as brokers:
-            brokers(port=plaintext, settings=given, environment=ENVIRONMENT)
+            brokers(port=plaintext, settings=given)
             yield found
     else:
         with Apache(folder) as apache:

@@ -15,7 +15,6 @@ from ottla.wire.needs import Operation, Resource
 from ottla.wire.schema import Api
 from tests.support.waiting import eventually
 
-ENVIRONMENT = {"OTTLA_ACL": "1"}
 AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

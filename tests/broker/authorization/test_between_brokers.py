@@ -15,7 +15,7 @@ from ottla.wire.acls import Binding
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.needs import Operation, Resource
-from tests.broker.authorization.ruled import ENVIRONMENT, PLAIN, Ruled, rule, settings
+from tests.broker.authorization.ruled import PLAIN, Ruled, rule, settings
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
 from tests.support.waiting import PATIENCE_S, eventually
@@ -76,7 +76,7 @@ def test_brokers_with_the_right_of_brokers(brokers: Brokers, zookeeper: str) -> 
     put(zookeeper, OF_BROKERS, WRITE)
     ports = {number: (free_port(), free_port()) for number in (1, 2)}
     started = [
-        brokers(broker_id=number, port=pair[0], zookeeper=zookeeper, settings=given(pair), environment=ENVIRONMENT)
+        brokers(broker_id=number, port=pair[0], zookeeper=zookeeper, settings=given(pair))
         for number, pair in ports.items()
     ]
     ruled = Ruled(*ports[1])

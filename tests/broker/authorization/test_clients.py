@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from ottla.wire.acls import Binding, PatternType, Permission
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.needs import Operation, Resource
-from tests.broker.authorization.ruled import ANYTHING, ENVIRONMENT, Ruled, flat, rule, settings
+from tests.broker.authorization.ruled import ANYTHING, Ruled, flat, rule, settings
 from tests.peers.apache import tool
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
@@ -24,7 +24,7 @@ TOPIC, GROUP, TRANSACTION = Resource.TOPIC, Resource.GROUP, Resource.TRANSACTION
 @pytest.fixture
 def own(brokers: Brokers) -> Ruled:
     ports = free_port(), free_port()
-    brokers(port=ports[0], settings=settings(*ports, users=("alice", "bob")), environment=ENVIRONMENT)
+    brokers(port=ports[0], settings=settings(*ports, users=("alice", "bob")))
     found = Ruled(*ports)
     found.ask(None, CREATE_TOPICS, CreateTopicsRequest(topics=[CreatableTopic("orders", 1, 1)]))
     return found

@@ -14,7 +14,7 @@ import pytest
 
 from tests.broker.authorization import conversations
 from tests.broker.authorization.conversations import RECORDED, REQUESTS, begin, converse
-from tests.broker.authorization.ruled import ENVIRONMENT, PLAIN, Ruled, settings
+from tests.broker.authorization.ruled import PLAIN, Ruled, settings
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
@@ -49,7 +49,7 @@ def written(answers: Answers) -> str:
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
     ports = free_port(), free_port()
     with Brokers(tmp_path_factory.mktemp("ottla")) as brokers:
-        brokers(broker_id=1, port=ports[0], settings=given(*ports), environment=ENVIRONMENT)
+        brokers(broker_id=1, port=ports[0], settings=given(*ports))
         ruled = Ruled(*ports)
         begin(ruled)
         yield converse(ruled)

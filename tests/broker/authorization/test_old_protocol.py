@@ -9,7 +9,7 @@ import pytest
 from ottla.errors import InvalidRequest
 from ottla.wire.acls import PatternType
 from ottla.wire.needs import Operation, Resource
-from tests.broker.authorization.ruled import ANYTHING, ENVIRONMENT, Ruled, flat, rule, settings
+from tests.broker.authorization.ruled import ANYTHING, Ruled, flat, rule, settings
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
@@ -28,7 +28,7 @@ def check(broker: Ruled) -> None:
 def test_prefixes_are_refused(brokers: Brokers) -> None:
     ports = free_port(), free_port()
     given = {**settings(*ports, users=("root",)), **PROTOCOL}
-    brokers(port=ports[0], settings=given, environment=ENVIRONMENT)
+    brokers(port=ports[0], settings=given)
     check(Ruled(*ports))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.wire.acls import PatternType, Permission
 from ottla.wire.needs import Operation, Resource
-from tests.broker.authorization.ruled import ANYTHING, ENVIRONMENT, Ruled, flat, rule, settings
+from tests.broker.authorization.ruled import ANYTHING, Ruled, flat, rule, settings
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
@@ -33,7 +33,7 @@ def both(tmp_path: Path) -> Iterator[tuple[Ruled, Ruled]]:
         kafka.settle()
         assert kafka.create(LITERAL) == [0]
         given = settings(*ports[2:], users=("root",))
-        brokers(broker_id=2, zookeeper=zookeeper, port=ports[2], settings=given, environment=ENVIRONMENT)
+        brokers(broker_id=2, zookeeper=zookeeper, port=ports[2], settings=given)
         yield kafka, ottla
 
 

@@ -10,7 +10,7 @@ from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.needs import Operation, Resource
-from tests.broker.authorization.ruled import ENVIRONMENT, Ruled, rule, settings
+from tests.broker.authorization.ruled import Ruled, rule, settings
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
 from tests.support.client import batch
@@ -25,7 +25,7 @@ LONG_MS = int(PATIENCE_S * 2000)
 @pytest.fixture
 def own(brokers: Brokers) -> Ruled:
     ports = free_port(), free_port()
-    brokers(port=ports[0], settings=settings(*ports, users=("alice",)), environment=ENVIRONMENT)
+    brokers(port=ports[0], settings=settings(*ports, users=("alice",)))
     found = Ruled(*ports)
     found.ask(None, CREATE_TOPICS, CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)]))
     found.create(READ)

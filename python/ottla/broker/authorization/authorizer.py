@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.authorization.snapshot import Snapshot, Standing
 from ottla.broker.authorization.store import AclStore
 from ottla.config import ConfigError
+from ottla.config.security import has_authorizer
 from ottla.errors import (
     ClusterAuthorizationFailed,
     DelegationTokenAuthorizationFailed,
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.authorizer")
 
-SETTING: Final = "authorizer.class.name"
-#: Kafka's own, of which the second is the older one.
-CLASSES: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 SUPER_USERS: Final = "super.users"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 #: Settings of Kafka's authorizer for a tree of its own, which Ottla does not have.
@@ -45,11 +43,8 @@ ELSEWHERE: Final = "authorizer.zookeeper."
 
 def standing(config: BrokerConfig) -> Standing | None:
     """The settings of the authorizer; None without one. Raises ConfigError."""
-    name = (config.get_str(SETTING) or "").strip()
-    if not name:
+    if not has_authorizer(config):
         return None
-    if name not in CLASSES:
-        raise ConfigError(SETTING, f"{SETTING}={name}: Ottla runs no Java; possible are {' and '.join(CLASSES)}")
     for other in config.static:
         if other.startswith(ELSEWHERE):
             raise ConfigError(other, f"{other}: access rules are kept in the broker's own tree, and nowhere else")
