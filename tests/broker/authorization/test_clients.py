@@ -134,3 +134,31 @@ def test_kafka_acls(own: Ruled, version: str) -> None:
     assert found() == seen(ALICE)
     tool(version, "acls", *server, "--remove", "--force", "--topic", "orders")
     assert found() == seen()
+
+
+@pytest.mark.java
+@pytest.mark.judge
+@pytest.mark.parametrize("version", ["2.7.2", "3.9.2"])
+def test_the_roles_of_kafka_acls(own: Ruled, version: str) -> None:
+    """The same rules as those of `ottla acl`, by name of the tool's own options."""
+    server = ("--bootstrap-server", f"127.0.0.1:{own.plaintext}")
+    topics = ("--allow-principal", "User:alice", "--topic", "orders")
+    producer = (*topics, "--producer", "--transactional-id", "x", "--idempotent")
+    consumer = (*topics, "--consumer", "--group", "b")
+    tool(version, "acls", *server, "--add", *producer)
+    tool(version, "acls", *server, "--add", *consumer)
+    of_topic = (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE, Operation.READ)
+    wanted = [rule("alice", each, TOPIC, "orders") for each in of_topic]
+    wanted += [rule("alice", each, TRANSACTION, "x") for each in (Operation.WRITE, Operation.DESCRIBE)]
+    wanted += [rule("alice", Operation.READ, GROUP, "b")]
+    wanted += [rule("alice", Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, "kafka-cluster")]
+    assert own.found(ANYTHING) == {flat(one) for one in wanted}
+    printed = tool(version, "acls", *server, "--list", "--principal", "User:alice", "--topic", "orders")
+    assert printed.count("principal=User:alice, host=*") == len(of_topic)
+    tool(version, "acls", *server, "--remove", "--force", *consumer)
+    left = {flat(one) for one in wanted if one.entry.operation is not Operation.READ}
+    left.remove(flat(rule("alice", Operation.DESCRIBE, TOPIC, "orders")))
+    assert own.found(ANYTHING) == left
+    tool(version, "acls", *server, "--add", *topics, "--operation", "Describe")
+    tool(version, "acls", *server, "--remove", "--force", *producer)
+    assert own.found(ANYTHING) == set()
