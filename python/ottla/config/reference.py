@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.config.documentation import broker_documentation, topic_documentation
 from ottla.config.effective import EFFECTIVE, EFFECTIVE_OF_TOPICS, PARTIAL
-from ottla.config.security import INERT, OF_AUTHORIZER, REFUSED
+from ottla.config.security import HARMLESS, INERT, OF_AUTHORIZER, REFUSED
 from ottla.config.table import (
     ALONE_DEFAULTS,
     BROKER_SETTINGS,
@@ -130,7 +130,8 @@ def _security() -> Iterator[str]:
     yield "| setting | what happens | because |"
     yield "|---|---|---|"
     for name, reason in sorted(REFUSED.items()):
-        yield f"| `{name}` | refused | {reason} |"
+        taken = " and ".join(f"`{value}`" for value in HARMLESS.get(name, ()))
+        yield f"| `{name}` | refused{taken and f', but for {taken}'} | {reason} |"
     for names, reason in INERT:
         shown = ", ".join(f"`{name}`" for name in names)
         yield f"| {shown} | warning | {reason} |"

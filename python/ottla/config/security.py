@@ -51,7 +51,7 @@ and later call the master key.
 AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 """The values of authorizer.class.name that Ottla knows: Kafka's own, the second by its older name."""
 
-_HARMLESS: Final[dict[str, tuple[str, ...]]] = {
+HARMLESS: Final[dict[str, tuple[str, ...]]] = {
     "authorizer.class.name": AUTHORIZERS,
     "principal.builder.class": ("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",),
 }
@@ -190,7 +190,7 @@ def check_security(config: Layers) -> None:
 def _asks(name: str, base: str, text: str) -> bool:
     """Whether this value asks for protection."""
     text = text.strip()
-    if text in ("", *_HARMLESS.get(base, ())):
+    if text in ("", *HARMLESS.get(base, ())):
         return False
     value = parse(name, setting.type, text) if (setting := base_setting(name)) else text
     return bool(value)
