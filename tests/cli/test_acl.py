@@ -13,9 +13,10 @@ from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTo
 from ottla.wire.needs import Operation, Resource
 from tests.broker.authorization.ruled import ANYTHING, Ruled, flat, rule, settings
 from tests.cli.conftest import Ottla
-from tests.peers.apache import Apache, tool
+from tests.peers.apache import CONTROLLER, Apache, tool
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
+from tests.support.waiting import eventually
 
 TOPIC, GROUP, ID = Resource.TOPIC, Resource.GROUP, Resource.TRANSACTIONAL_ID
 USERS = ("root", "alice")
@@ -200,6 +201,28 @@ def test_brokers_decide_as_it_says(ottla: Ottla, ruled: Ruled, at: tuple[str, ..
     if user in USERS:
         answer = ruled.ask(user, METADATA, MetadataRequest([MetadataRequestTopic("orders")]), 4)
         assert answer.topics[0].error_code == TopicAuthorizationFailed.code
+
+
+@pytest.mark.java
+@pytest.mark.judge
+def test_kafka_in_kraft_mode(ottla: Ottla, tmp_path: Path) -> None:
+    """Its brokers hear of rules a moment after the answer."""
+    port = free_port(second=CONTROLLER)
+    above = CONTROLLER if port <= 65535 - CONTROLLER else -CONTROLLER
+    given = {
+        **settings(port, free_port(), USERS),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + above}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    }
+    with Apache(tmp_path) as apache:
+        at = ("-b", apache.broker("4.3.1", port=port, settings=given).bootstrap)
+        ottla("acl", "add", *ALICE, "--consumer", "--topic", "or", "--group", "b", "--prefixed", *at)
+        eventually("they are heard of", lambda: len(ottla("acl", "list", "--json", *at).json) == 3)
+        asked = ("acl", "why", "User:alice", "read", "topic", "orders", *at)
+        assert ottla(*asked).out.startswith("allowed: User:alice may read topic orders\n")
+        ottla("acl", "remove", "--topic", "or", "--prefixed", "-y", *at)
+        eventually("they are gone", lambda: ottla(*asked).out.startswith("denied: "))
 
 
 READ = ("--operation", "read")
