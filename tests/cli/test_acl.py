@@ -11,7 +11,7 @@ from ottla.errors import TopicAuthorizationFailed
 from ottla.wire.acls import ANY_NAME, CLUSTER_NAME, Binding, PatternType, Permission
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from ottla.wire.needs import Operation, Resource
-from tests.broker.authorization.ruled import ANYTHING, Ruled, flat, rule, settings
+from tests.broker.authorization.ruled import ANYTHING, PLAIN, Ruled, flat, rule, settings
 from tests.cli.conftest import Ottla
 from tests.peers.apache import CONTROLLER, Apache, tool
 from tests.peers.ottla import Brokers
@@ -187,6 +187,27 @@ def test_why(ottla: Ottla, ruled: Ruled, at: tuple[str, ...]) -> None:
     (found,) = ottla("acl", "why", *read, "--host", "10.0.0.1", "--json", *at).json
     assert isinstance(found, dict)
     assert (found["allowed"], found["rule"]["name"], found["host"], found["rules"]) == (False, "*", "10.0.0.1", 3)
+
+
+def test_a_command_that_is_denied_something(
+    ottla: Ottla, ruled: Ruled, at: tuple[str, ...], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    ottla("topic", "create", "orders", *at)
+    file = tmp_path / "alice.properties"
+    login = f'{PLAIN} required username="alice" password="p";'
+    file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
+    alice = ("-b", f"127.0.0.1:{ruled.sasl}", "--command-config", str(file))
+    ottla("acl", "add", *ALICE, "--producer", "--topic", "orders", *at)
+    if request.node.callspec.params["ruled"] != "3.9.2":  # since 2.8 nobody asks for that right
+        refused = ottla("produce", "orders", *alice, stdin=b"v\n", code=1)
+        assert "producers need idempotent-write (CLUSTER_AUTHORIZATION_FAILED)" in refused.err
+    ottla("acl", "add", *ALICE, "--producer", "--idempotent", "--topic", "orders", *at)
+    ottla("produce", "orders", *alice, stdin=b"v\n")
+    refused = ottla("consume", "orders", "--from-beginning", "-n", "1", *alice, code=1)
+    assert "`ottla acl why User:NAME OPERATION topic TOPIC` says why (TOPIC_AUTHORIZATION_FAILED)" in refused.err
+    ottla("acl", "add", *ALICE, *READ, "--topic", "orders", *at)
+    assert ottla("consume", "orders", "--from-beginning", "-n", "1", *alice).out == "v\n"
+    ottla("topic", "delete", "orders", "-y", *at)
 
 
 @pytest.mark.parametrize("user", ["alice", "bob"])

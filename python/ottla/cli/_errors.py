@@ -10,11 +10,17 @@ import click
 
 # What to do about errors that brokers answer without saying so.
 _ADVICE = {
+    "CLUSTER_AUTHORIZATION_FAILED": (
+        "`ottla acl why User:NAME OPERATION cluster` says why; producers need idempotent-write"
+    ),
     "CORRUPT_MESSAGE": "`ottla log verify FOLDER` finds damage in the files of the partition's leader",
+    "GROUP_AUTHORIZATION_FAILED": "`ottla acl why User:NAME OPERATION group GROUP` says why",
     "INVALID_TOPIC_EXCEPTION": "a topic's name has 1 to 249 ASCII letters, digits, dots, underlines and hyphens",
     "MESSAGE_TOO_LARGE": "`ottla topic alter TOPIC --set max.message.bytes=N` admits larger ones",
     "NON_EMPTY_GROUP": "it has members: stop them first",
     "SECURITY_DISABLED": "authorizer.class.name in the brokers' files turns access rules on",
+    "TOPIC_AUTHORIZATION_FAILED": "`ottla acl why User:NAME OPERATION topic TOPIC` says why",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "`ottla acl why User:NAME OPERATION transactional-id ID` says why",
 }
 _COLLIDES = "a dot and an underline are the same in the names of metrics: choose a name that differs otherwise"
 _IN_USE = re.compile(r"(.+) is in use by another process.*")
