@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::parked::Parked;
+use super::rights::READ;
 use super::session::{Session, State};
 use super::{Direct, Lease};
 use crate::log::leader_epochs::NO_EPOCH;
@@ -102,6 +103,8 @@ pub(super) fn read_all<O>(parts: &[Part<O>], bytes_max: u64) -> Found<'_> {
 /// A consumer's request, without its partitions.
 pub(super) struct Asking {
     pub ticket: Ticket,
+    /// The number of the client ([`rights`](super::rights)).
+    pub client: u64,
     pub reader: Reader,
     pub bytes_max: u64,
     /// How many bytes it waits for.
@@ -111,7 +114,7 @@ pub(super) struct Asking {
 
 impl Asking {
     /// None if it is not a consumer's, or is wrong in itself.
-    fn of(request: &FetchRequest, ticket: Ticket, bytes_max: u64) -> Option<Self> {
+    fn of(request: &FetchRequest, (ticket, client): (Ticket, u64), bytes_max: u64) -> Option<Self> {
         let reader = match request.isolation_level {
             READ_UNCOMMITTED => Reader::Consumer,
             READ_COMMITTED => Reader::Committed,
@@ -122,6 +125,7 @@ impl Asking {
         }
         Some(Self {
             ticket,
+            client,
             reader,
             bytes_max: u64::try_from(request.max_bytes).ok()?.min(bytes_max),
             wanted: u64::try_from(request.min_bytes).unwrap_or(0),
@@ -234,23 +238,21 @@ impl<O> Lease<O> {
 impl<O> Direct<O> {
     pub(super) fn serve_fetch<T>(&self, hubs: &Hubs<T>, incoming: Incoming) -> Option<Incoming> {
         let body = &incoming.frame[incoming.header.body_start..];
-        match self.try_fetch(hubs, body, incoming.ticket) {
+        let from = (incoming.ticket, incoming.origin.client());
+        match self.try_fetch(hubs, body, from) {
             Some(()) => None,
             None => Some(incoming),
         }
     }
 
     /// Answers a plain Fetch, or lets it wait. None if it is not plain, or only Python can answer it.
-    fn try_fetch<T>(&self, hubs: &Hubs<T>, body: &[u8], ticket: Ticket) -> Option<()> {
+    fn try_fetch<T>(&self, hubs: &Hubs<T>, body: &[u8], from: (Ticket, u64)) -> Option<()> {
+        let (ticket, _) = from;
         if ticket.api_version < BATCHES_SINCE || self.leases.is_empty() {
             return None;
         }
         let mut request = fetch::decode_request(body, ticket.api_version).ok()?;
-        let asking = Asking::of(
-            &request,
-            ticket,
-            self.fetch_bytes_max.load(Ordering::Acquire),
-        )?;
+        let asking = Asking::of(&request, from, self.fetch_bytes_max.load(Ordering::Acquire))?;
         if !request.rack_id.is_empty() && !self.serves_racks.load(Ordering::Acquire) {
             return None;
         }
@@ -304,7 +306,7 @@ impl<O> Direct<O> {
         for asked in &request.partitions {
             let key = (&body[asked.topic.clone()], asked.partition);
             let epoch = asked.current_leader_epoch;
-            let lease = self.readable(key, epoch, asking.ticket.api_version)?;
+            let lease = self.readable(key, epoch, asking)?;
             if asked.last_fetched_epoch >= 0 {
                 return None;
             }
@@ -324,12 +326,12 @@ impl<O> Direct<O> {
         &self,
         (topic, partition): (&[u8], i32),
         epoch: i32,
-        api_version: i16,
+        asking: &Asking,
     ) -> Option<Arc<Lease<O>>> {
         let lease = self.leases.get(topic, partition)?;
         let is_other_epoch = epoch != NO_EPOCH && epoch != lease.terms.leader_epoch;
-        let is_too_old = lease.terms.is_zstd && api_version < ZSTD_SINCE;
-        if !lease.terms.everyone_may_read || is_other_epoch || is_too_old {
+        let is_too_old = lease.terms.is_zstd && asking.ticket.api_version < ZSTD_SINCE;
+        if !lease.allows(asking.client, READ) || is_other_epoch || is_too_old {
             return None;
         }
         Some(lease)

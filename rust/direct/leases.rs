@@ -130,8 +130,7 @@ mod tests {
             leader_epoch: 0,
             is_alone: true,
             acknowledges_all: false,
-            everyone_may_read: true,
-            everyone_may_write: true,
+            everyone_may: true,
             is_zstd: false,
         };
         let lease = |topic: &str, partition| {

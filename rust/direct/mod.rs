@@ -17,6 +17,7 @@
 //! |---|---|---|
 //! | the leases ([`leases`]) | shared | snapshots: who looks one up waits for nobody |
 //! | whether a lease holds ([`gate`]) | shared | asked by an append, and where a high watermark is moved |
+//! | who may do what under a lease ([`rights`]) | shared | snapshots, as the leases |
 //! | the log | shared | a lock a log; who finds it taken hands the request on |
 //! | waiting Fetches ([`parked`]) | shared | a line a lease, one heap of deadlines, a lock a Fetch |
 //! | fetch sessions that are lent ([`sessions`]) | shared | a lock a session; who looks one up holds none |
@@ -59,7 +60,7 @@
 //! | Produce | one partition | here |
 //! | Produce | partition is known, this broker leads it, its directory is in use | terms |
 //! | Produce | topic is not internal | terms |
-//! | Produce | everyone may write | terms |
+//! | Produce | everyone may write; or it is known that this client may, and with producer ids | terms, here |
 //! | Produce | records are there | here |
 //! | Produce | outside of transactions (transactional id, transactional batch) | here |
 //! | Produce | format 2; zstd from version 7 on | here |
@@ -69,7 +70,6 @@
 //! | Produce | size of the batch and of the segment, timestamps, keys on compacted topics | log |
 //! | Produce | producer epoch, sequence number, duplicates | log |
 //! | Produce | no quotas | broker |
-//! | Produce | no authorizer | broker |
 //! | Fetch | the connection may speak | hub |
 //! | Fetch | it is known whom the client's certificate stands for | here |
 //! | Fetch | version is 4 or later (batches are read as they are stored) | here |
@@ -81,20 +81,20 @@
 //! | Fetch | no rack is named, or the broker chooses no replica by it | here, broker |
 //! | Fetch | partition is known, this broker leads it, its directory is in use | terms |
 //! | Fetch | topic is not internal | terms |
-//! | Fetch | everyone may read | terms |
+//! | Fetch | everyone may read; or it is known that this client may | terms, here |
 //! | Fetch | leader epoch is not told or the same; no epoch of a last record | here |
 //! | Fetch | limits are not negative | here |
 //! | Fetch | at most 1000 partitions | here |
 //! | Fetch | offset is in the log, and its place in memory | log |
 //! | Fetch | enough bytes, or any are waited for, or those of one partition | here |
 //! | Fetch | no quotas | broker |
-//! | Fetch | no authorizer | broker |
 
 mod fetch;
 mod gate;
 mod leases;
 mod parked;
 mod produce;
+pub mod rights;
 pub mod serving;
 pub mod session;
 mod sessions;

@@ -3,11 +3,12 @@
 use std::mem;
 use std::sync::Arc;
 
+use super::rights::{WRITE, WRITE_IDEMPOTENTLY};
 use super::turn::{Ended, Turn, Written};
 use super::{Direct, Lease};
 use crate::log::AppendInfo;
 use crate::net::hub::{Hub, Hubs, Incoming, Ticket};
-use crate::records::batch::is_transactional;
+use crate::records::batch::{has_producer_id, is_transactional};
 use crate::traffic::Count;
 use crate::wire::keys::PRODUCE;
 use crate::wire::produce::{self, ACKS_ALL, BATCHES_SINCE, PartitionResult};
@@ -29,8 +30,9 @@ impl<O> Direct<O> {
         mut incoming: Incoming,
     ) -> Option<Incoming> {
         let ticket = incoming.ticket;
+        let client = incoming.origin.client();
         let body = &mut incoming.frame[incoming.header.body_start..];
-        let Some(appended) = self.try_produce(body, ticket) else {
+        let Some(appended) = self.try_produce(body, ticket, client) else {
             return Some(incoming);
         };
         turn.note(appended);
@@ -40,7 +42,7 @@ impl<O> Direct<O> {
     }
 
     /// Appends the records of a plain Produce. None, with `body` as it came, for every other one and every error.
-    fn try_produce(&self, body: &mut [u8], ticket: Ticket) -> Option<Appended<O>> {
+    fn try_produce(&self, body: &mut [u8], ticket: Ticket, client: u64) -> Option<Appended<O>> {
         if ticket.api_version < BATCHES_SINCE || self.leases.is_empty() {
             return None;
         }
@@ -53,10 +55,13 @@ impl<O> Direct<O> {
         }
         let lease = self.leases.get(&body[data.topic.clone()], data.partition)?;
         let terms = &lease.terms;
-        if !terms.everyone_may_write || request.acks == ACKS_ALL && !terms.acknowledges_all {
+        if request.acks == ACKS_ALL && !terms.acknowledges_all {
             return None;
         }
         let records = &mut body[data.records.clone()?];
+        if !lease.allows(client, needed(records)) {
+            return None;
+        }
         if produce::format_problem(ticket.api_version, records).is_some()
             || is_transactional(records)
         {
@@ -115,6 +120,14 @@ impl<O> Direct<O> {
             appended.partition(|(code, one)| *code == 0 && !one.is_safe());
         answer_all(hubs, &settled);
         waiting.into_iter().map(|(_, one)| one).collect()
+    }
+}
+
+/// The rights that a client needs to append these records.
+fn needed(records: &[u8]) -> u8 {
+    match has_producer_id(records) {
+        true => WRITE | WRITE_IDEMPOTENTLY,
+        false => WRITE,
     }
 }
 

@@ -86,7 +86,7 @@ impl<O> Direct<O> {
         for entry in &entries {
             let key = (entry.topic.as_bytes(), entry.partition);
             let epoch = entry.asked.leader_epoch;
-            let lease = self.readable(key, epoch, asking.ticket.api_version)?;
+            let lease = self.readable(key, epoch, asking)?;
             held.push(Arc::clone(&lease));
             let range = Range {
                 offset: entry.asked.offset,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::gate::Gate;
 use super::parked::Line;
+use super::rights::Rights;
 use crate::log::{AppendInfo, Log, home};
 
 /// What was decided about a partition. Another value is another lease: Python ends the one before.
@@ -15,10 +16,8 @@ pub struct Terms {
     pub is_alone: bool,
     /// An append is acknowledged when it is written, with acks=all too.
     pub acknowledges_all: bool,
-    /// Fetches are served without asking who sends them.
-    pub everyone_may_read: bool,
-    /// Produces are served without asking who sends them.
-    pub everyone_may_write: bool,
+    /// Requests are served without asking who sends them. Else a client needs rights that are [known](super::rights).
+    pub everyone_may: bool,
     /// The topic's batches are to be compressed with zstd: consumers that cannot read that are told so.
     pub is_zstd: bool,
 }
@@ -30,6 +29,8 @@ pub struct Lease<O> {
     pub terms: Terms,
     /// What the grantor knows the partition by.
     pub owner: O,
+    /// Who may do what, unless everyone may.
+    pub(super) rights: Rights,
     /// Somebody else waits for the high watermark, and has to hear of each append.
     is_watched: AtomicBool,
     pub(super) gate: Gate,
@@ -45,6 +46,7 @@ impl<O> Lease<O> {
             log,
             terms,
             owner,
+            rights: Rights::default(),
             is_watched: AtomicBool::new(false),
             gate: Gate::default(),
             line: Line::default(),
@@ -59,6 +61,16 @@ impl<O> Lease<O> {
 
     pub(super) fn is_watched(&self) -> bool {
         self.is_watched.load(Ordering::Acquire)
+    }
+
+    /// A client may do this for as long as the lease lasts. Caller has decided so after the lease was granted.
+    pub fn allow(&self, client: u64, rights: u8) {
+        self.rights.add(client, rights);
+    }
+
+    /// True if it is known that a client may do this.
+    pub(super) fn allows(&self, client: u64, rights: u8) -> bool {
+        self.terms.everyone_may || self.rights.has(client, rights)
     }
 
     /// Appends a batch. None, with `records` as they came, if Python is to see to it: an error, a lease that has ended,

@@ -29,6 +29,7 @@ mod beside;
 mod committed;
 mod model;
 mod python;
+mod rights;
 mod sessions;
 mod several;
 mod threads;
@@ -40,8 +41,7 @@ const TERMS: Terms = Terms {
     leader_epoch: EPOCH,
     is_alone: true,
     acknowledges_all: false,
-    everyone_may_read: true,
-    everyone_may_write: true,
+    everyone_may: true,
     is_zstd: false,
 };
 /// What is answered to requests that are handed on.
@@ -402,25 +402,6 @@ fn what_a_lease_acknowledges_alone_waits_for_others_when_it_has_ended() {
     waiting.answer_at(&rig.hub, 0);
     assert_eq!(client.produced(8), Some((0, 0)));
     assert_eq!(client.produced(2), None);
-}
-
-#[test]
-fn who_may_is_a_term() {
-    let rig = Rig::new();
-    let mut client = rig.connect();
-    append_in_epoch(&rig.log);
-    rig.grant(Terms {
-        everyone_may_write: false,
-        ..TERMS
-    });
-    assert_eq!(client.produce(&Produce::default()), None);
-    assert!(client.fetch(&Fetch::default()).is_some());
-    rig.grant(Terms {
-        everyone_may_read: false,
-        ..TERMS
-    });
-    assert!(client.produce(&Produce::default()).is_some());
-    assert_eq!(client.fetch(&Fetch::default()), None);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -25,6 +25,8 @@ pub struct Origin {
     pub listener: Arc<str>,
     /// The client's certificate, if it has shown one.
     pub subject: Option<Subject>,
+    /// The number by which leases know the client; 0: none.
+    client: AtomicU64,
 }
 
 /// The name in a client's certificate.
@@ -42,6 +44,16 @@ impl Origin {
     pub fn awaits_principal(&self) -> bool {
         let subject = self.subject.as_ref();
         subject.is_some_and(|subject| !subject.is_known.load(Ordering::Relaxed))
+    }
+
+    /// The number by which leases know the client; 0 if they do not.
+    pub fn client(&self) -> u64 {
+        self.client.load(Ordering::Relaxed)
+    }
+
+    /// Leases know the client by this number from now on.
+    pub fn number(&self, client: u64) {
+        self.client.store(client, Ordering::Relaxed);
     }
 }
 
@@ -194,6 +206,7 @@ impl Listener {
                 local,
                 listener: Arc::clone(&self.name),
                 subject: None,
+                client: AtomicU64::default(),
             },
         ))
     }

@@ -75,6 +75,13 @@ pub fn is_transactional(bytes: &[u8]) -> bool {
     bytes.get(MAGIC) == Some(&2) && i16::from(flags) & TRANSACTIONAL != 0
 }
 
+/// True for a batch of format 2 with a producer id, of which the first bytes are enough.
+pub fn has_producer_id(bytes: &[u8]) -> bool {
+    let id = bytes.get(PRODUCER_ID..PRODUCER_EPOCH);
+    let is_there = id.is_some_and(|id| id.first().is_some_and(|first| first & 0x80 == 0));
+    bytes.get(MAGIC) == Some(&2) && is_there
+}
+
 /// The fixed fields of a batch, as they are in the bytes; for a message of format 0 or 1 see `message_set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {

@@ -9,6 +9,7 @@ SNAPSHOT = f"{_TESTS}test_snapshot.py"
 STORE = f"{_TESTS}test_store.py"
 TOLD = f"{_TESTS}test_conversations.py"
 WAITING = f"{_TESTS}test_waiting_fetches.py"
+LEASED = "tests/broker/leases/test_leased_rights.py"
 
 
 def _told(name: str) -> tuple[str, ...]:
@@ -103,13 +104,48 @@ MUTANTS = (
     Mutant(
         "authorization.leases-serve-everybody",
         "python/ottla/broker/broker.py",
-        "            self.leases.give_up()\n",
+        "            self.leases.ask_for_rights()\n",
         "",
-        pytest=(f"{WAITING}::test_no_fetch_is_leased",),
+        pytest=(f"{LEASED}::test_who_may_read_is_asked_once",),
+    ),
+    Mutant(
+        "authorization.leases-outlive-rules",
+        f"{_PARTS}served_before.py",
+        "            self._leases.end_of(topic)\n",
+        "            pass\n",
+        pytest=(f"{LEASED}::test_a_right_that_goes_is_gone_at_once",),
+    ),
+    Mutant(
+        "authorization.prefixes-concern-their-own-name",
+        f"{_PARTS}served_before.py",
+        "if topic.startswith(pattern.name)",
+        "if topic == pattern.name",
+        pytest=(f"{LEASED}::test_a_prefix_concerns_what_begins_so",),
+    ),
+    Mutant(
+        "authorization.the-clusters-rules-concern-no-topic",
+        f"{_PARTS}served_before.py",
+        "pattern is None or pattern.resource is Resource.CLUSTER",
+        "pattern is None",
+        pytest=(f"{LEASED}::test_producer_ids_are_a_right_of_their_own",),
+    ),
+    Mutant(
+        "authorization.numbers-come-again",
+        f"{_PARTS}authorizer.py",
+        "next(self._next_number)",
+        "len(self._numbers) + 1",
+        pytest=(f"{LEASED}::test_no_number_is_given_twice",),
+    ),
+    Mutant(
+        "authorization.writers-may-have-producer-ids",
+        f"{_PARTS}authorizer.py",
+        "writes_idempotently=may_be_idempotent",
+        "writes_idempotently=True",
+        pytest=(f"{LEASED}::test_producer_ids_are_a_right_of_their_own",),
     ),
     Mutant(
         "authorization.waiting-fetches-keep-their-rights",
-        f"{_PARTS}waiting.py",
+        f"{_PARTS}served_before.py",
         "                partition.waiting_fetches.look_again(partition)\n",
         "                pass\n",
         pytest=(WAITING,),

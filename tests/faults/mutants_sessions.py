@@ -59,8 +59,8 @@ MUTANTS = (
     Mutant(
         "sessions.of-any-lease",
         "rust/direct/sessions.rs",
-        "self.readable(key, epoch, asking.ticket.api_version)?",
-        "self.readable(key, -1, 12)?",
+        "self.readable(key, epoch, asking)?",
+        "self.leases.get(key.0, key.1)?",
         cargo=(f"{RUST}::each_request_asks_for_the_leases_of_all_its_partitions",),
     ),
     Mutant(

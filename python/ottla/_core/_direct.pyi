@@ -4,6 +4,7 @@ from typing import Any, Self, final
 
 from ottla._core._fetch import PartitionToRead
 from ottla._core._log import AppendInfo
+from ottla._core._net import Request
 
 @final
 class Terms:
@@ -15,13 +16,22 @@ class Terms:
         leader_epoch: int,
         is_alone: bool,
         acknowledges_all: bool,
-        everyone_may_read: bool,
-        everyone_may_write: bool,
+        everyone_may: bool,
         is_zstd: bool,
     ) -> Self: ...
 
 @final
 class Lease:
+    # The client that sent the request is known by this number (not 0), and may do this for as long as the lease lasts
+    def allow(
+        self,
+        request: Request,
+        client: int,
+        *,
+        reads: bool = False,
+        writes: bool = False,
+        writes_idempotently: bool = False,
+    ) -> None: ...
     def end(self) -> None: ...  # Fetches that wait under it are answered
     def advanced(self) -> None: ...  # the high watermark moved
     def watch(self, is_watched: bool) -> None: ...  # somebody waits for the high watermark: Python ends such turns

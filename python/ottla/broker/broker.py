@@ -22,7 +22,7 @@ from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.authentication.between import Access
 from ottla.broker.authorization.authorizer import standing as authorizer_settings
-from ottla.broker.authorization.waiting import WaitingReaders
+from ottla.broker.authorization.served_before import ServedBefore
 from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.fetch.session import FetchSessions
 from ottla.broker.groups import groups
@@ -126,13 +126,13 @@ class Broker:
         self.throttles = Throttles(broker_id, settings.config)
         self.following = parts.following(self)
         self.replicas = parts.replicas(self, belonging)
-        self.waiting_readers = WaitingReaders(self.replicas)
-        self.authorizer = self.serving.authorizer = parts.authorizer(self, self.waiting_readers.rules_changed)
         #: The most bytes that one Fetch gets.
         self.fetch_bytes_max = settings.config.get_int("fetch.max.bytes")
         #: Consumers are sent to a follower in their rack.
         self.chooses_replicas = settings.config.get_str("replica.selector.class") is not None
         self.leases = Leases(self.server.hub, self.fetch_bytes_max, serves_racks=not self.chooses_replicas)
+        self.served_before = ServedBefore(self.replicas, self.leases)
+        self.authorizer = self.serving.authorizer = parts.authorizer(self, self.served_before.rules_changed)
         self.turn = Turn(self.replicas, self.leases, self.deadlines)
         self.safe_appends = SafeAppends(self.replicas, self.server, self.deadlines)
         self.cleaner = Cleaner(logs, self.server, lambda: self.config)
@@ -370,10 +370,11 @@ class Broker:
             self.leases.allow(quotas is None)
 
     async def _know_rules(self) -> None:
-        """Nobody is served before it is known who may do what, and nobody by the hub, which does not know it."""
+        """Nobody is served before it is known who may do what."""
         if self.authorizer is not None:
-            self.leases.give_up()
-            self._nursery.start_soon(self.waiting_readers.run)
+            self.leases.ask_for_rights()
+            self.server.hub.know_brokers_by_rights()
+            self._nursery.start_soon(self.served_before.run)
             await self.authorizer.store.load()
             await self._nursery.start(self.authorizer.store.watch)
 

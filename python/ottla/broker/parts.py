@@ -6,7 +6,6 @@ Each function takes the broker while it is made, and uses the parts that `Broker
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla._core import Hub
@@ -32,6 +31,7 @@ from ottla.transaction.service import Transactions
 
 if TYPE_CHECKING:
     from ottla.broker.authentication.between import Access
+    from ottla.broker.authorization.store import Changed
     from ottla.broker.failing_directories import FailingDirectories
     from ottla.broker.standing import Standing
     from ottla.config import BrokerConfig
@@ -107,7 +107,7 @@ def authentication(broker: Unfinished, hub: Hub, users: dict[int, str]) -> Authe
     return Authentication(hub, Credentials(decoys), users)
 
 
-def authorizer(broker: Unfinished, changed: Callable[[], None]) -> Authorizer | None:
+def authorizer(broker: Unfinished, changed: Changed) -> Authorizer | None:
     """Says who may do what; None without one. `changed` is called when other rules hold."""
     found = standing(broker.config)
     if found is None:

@@ -23,19 +23,18 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     acknowledges_all: bool
     #: `compression.type` is zstd: consumers that cannot read that are told so.
     is_zstd: bool
-    #: A lease knows no principals, and no rule forbids anything to anybody. Once there are such rules, a partition that
-    #: one of them concerns has False here: each request is then decided upon in Python.
-    everyone_may_read: bool = True
-    everyone_may_write: bool = True
 
 
 class Lease:
-    """What the hub may do with a partition without asking, until `end`."""
+    """What the hub may do with a partition of a topic without asking, until `end`."""
 
-    __slots__ = ("_ended", "_native", "is_watched", "terms")
+    __slots__ = ("_ended", "_native", "allow", "is_watched", "terms", "topic")
 
-    def __init__(self, terms: Terms, native: _core.Lease, ended: Callable[[Lease], object]) -> None:
+    def __init__(self, topic: str, terms: Terms, native: _core.Lease, ended: Callable[[Lease], object]) -> None:
+        self.topic = topic
         self.terms = terms
+        #: Says to the hub that the client of a request may do this, where not everybody may (`_core.Lease.allow`).
+        self.allow = native.allow
         self.is_watched = False
         self._native = native
         self._ended = ended

@@ -1,7 +1,8 @@
 """Leases: the hub appends to a partition and reads from it without asking, for as long as nothing happens to it.
 
 What `k00_produce` decides about a plain Produce, and `k01_fetch` about a plain Fetch, is the same from one to the next
-until the partition's terms change (`Partition.terms`), or quotas are set. So the first plain Produce with acks=0 or 1,
+until the partition's terms change (`Partition.terms`), or quotas are set. Where there are access rules, it is the same
+for one client until rules change that may concern the topic. So the first plain Produce with acks=0 or 1,
 or the first plain Fetch, grants a lease, and those that follow are served by the hub (`rust/direct`, where a table says
 what is plain and where each check is made). A change of the terms ends the lease before anything else can run.
 Everything else, and every error, comes to Python with a lease as without.
@@ -17,6 +18,8 @@ from ottla.errors import InvalidConfig
 from ottla.replication.lease import Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from ottla._core import Hub
     from ottla.replication.partition import Partition
 
@@ -33,8 +36,9 @@ class Leases:
         """
         self._hub = hub
         hub.limit_leased_fetches(fetch_bytes_max, serves_racks)
-        #: In the order in which they were granted.
-        self._granted: dict[Lease, Partition] = {}
+        #: By the topic.
+        self._granted: dict[str, dict[Lease, Partition]] = {}
+        self._everyone_may = True
         self._are_on = _are_on()
         self._are_allowed = True
         self._are_aside = False
@@ -58,15 +62,25 @@ class Leases:
                 leader_epoch=terms.leader_epoch,
                 is_alone=terms.is_alone,
                 acknowledges_all=terms.acknowledges_all,
-                everyone_may_read=terms.everyone_may_read,
-                everyone_may_write=terms.everyone_may_write,
+                everyone_may=self._everyone_may,
                 is_zstd=terms.is_zstd,
             ),
             partition,
         )
-        lease = Lease(terms, native, self._granted.pop)
-        self._granted[lease] = partition
+        lease = Lease(partition.topic, terms, native, self._ended)
+        self._granted.setdefault(partition.topic, {})[lease] = partition
         partition.leased(lease)
+
+    def _ended(self, lease: Lease) -> None:
+        others = self._granted[lease.topic]
+        del others[lease]
+        if not others:
+            del self._granted[lease.topic]
+
+    @property
+    def topics(self) -> Set[str]:
+        """The topics that have leases."""
+        return self._granted.keys()
 
     def allow(self, allowed: bool) -> None:
         """Whether there may be any from now on."""
@@ -74,10 +88,15 @@ class Leases:
         if not allowed:
             self._end_all()
 
-    def give_up(self) -> None:
-        """From now on there are none: the hub does not know what an authorizer would say."""
-        self._are_on = False
+    def ask_for_rights(self) -> None:
+        """From now on the hub serves only clients that it was told the rights of (`Lease.allow`)."""
+        self._everyone_may = False
         self._end_all()
+
+    def end_of(self, topic: str) -> None:
+        """Ends the leases of a topic, and with them what the hub knows of clients' rights."""
+        for partition in tuple(self._granted.get(topic, {}).values()):
+            partition.end_lease()
 
     def step_aside(self, are_aside: bool) -> None:
         """While somebody wants to see every request there are none, whatever else allows them."""
@@ -86,8 +105,8 @@ class Leases:
             self._end_all()
 
     def _end_all(self) -> None:
-        for partition in tuple(self._granted.values()):
-            partition.end_lease()
+        for topic in tuple(self._granted):
+            self.end_of(topic)
 
 
 def _are_on() -> bool:

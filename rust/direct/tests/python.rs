@@ -9,6 +9,8 @@ pub struct Python {
     pub turns: AtomicUsize,
     /// Ended by the next request that is handed on.
     pub to_end: Mutex<Option<OneLease>>,
+    /// The rights that the client of the next request that is handed on turns out to have, and its number.
+    pub to_allow: Mutex<Option<(OneLease, u64, u8)>>,
     pub unacknowledged: Mutex<Vec<Appended<&'static str>>>,
     pub stop: AtomicBool,
 }
@@ -27,6 +29,10 @@ pub fn serve(direct: &Direct<&'static str>, hub: &Shared, python: &Python) {
                     check_unchanged(&incoming);
                     if let Some(lease) = python.to_end.lock().take() {
                         direct.end(hub, &lease);
+                    }
+                    if let Some((lease, client, rights)) = python.to_allow.lock().take() {
+                        incoming.origin.number(client);
+                        lease.allow(client, rights);
                     }
                     let write = |to: &mut Vec<u8>| to.extend_from_slice(HANDED_ON);
                     let ticket = incoming.ticket;

@@ -320,7 +320,7 @@ fn each_request_asks_for_the_leases_of_all_its_partitions() {
     assert_eq!(client.next(&Next::of(1)), nothing());
     let others = [
         Terms {
-            everyone_may_read: false,
+            everyone_may: false,
             ..TERMS
         },
         Terms {

@@ -42,6 +42,8 @@ pub(super) struct Acceptor {
     pub accepted_total: u64,
     /// Listeners that clients do not use.
     reserved: Vec<String>,
+    /// Rights tell brokers from clients, not what they say.
+    pub brokers_have_rights: bool,
     /// How many connections may come in a second to all listeners.
     rate: Option<Rate>,
     /// The listener for brokers, which the bounds of all listeners together do not stop.
@@ -60,6 +62,7 @@ impl Acceptor {
             per_ip: PerIp::default(),
             accepted_total: 0,
             reserved: Vec::new(),
+            brokers_have_rights: false,
             rate: None,
             protected: None,
             rest_until_ms: None,

@@ -130,8 +130,9 @@ impl<T> Hub<T> {
         frame: Buffer,
     ) -> Incoming {
         let api = self.shared.supported.api(header.api_key);
-        connection.is_broker |=
-            api.is_some_and(|api| api.is_between_brokers) && self.believes(&connection);
+        connection.is_broker |= api.is_some_and(|api| api.is_between_brokers)
+            && self.believes(&connection)
+            && !self.acceptor.lock().brokers_have_rights;
         let mut incoming = connection.start(header, frame);
         if let Some(meter) = &mut self.meter {
             let (key, sequence) = (incoming.ticket.api_key, incoming.ticket.sequence);

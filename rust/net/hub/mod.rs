@@ -27,6 +27,7 @@
 mod acceptor;
 mod answers;
 mod arrivals;
+mod brokers;
 mod gate;
 mod handshakes;
 mod hubs;
@@ -474,26 +475,5 @@ impl<T> Hub<T> {
     ) {
         let mut acceptor = self.acceptor.lock();
         acceptor.limit_listener(name, connections_max, window, per_second_max);
-    }
-
-    /// A connection that says it is another broker's: whether it is taken for one.
-    pub fn mark_broker(&mut self, connection: u64) -> bool {
-        let Some(mut connection) = self.connections.take(connection) else {
-            return false;
-        };
-        connection.is_broker |= self.believes(&connection);
-        let is_broker = connection.is_broker;
-        self.connections.put(connection);
-        is_broker
-    }
-
-    /// Listeners that clients do not use: connections that come to them from now on have a reserve of memory, and only there a connection
-    /// is taken for a broker's because it says so. Without any it is taken for one everywhere, but for what concerns memory.
-    pub fn reserve_for(&mut self, listeners: Vec<String>) {
-        self.acceptor.lock().reserve_for(listeners);
-    }
-
-    fn believes(&self, connection: &Connection) -> bool {
-        connection.is_reserved || self.acceptor.lock().reserves_none()
     }
 }

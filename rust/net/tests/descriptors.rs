@@ -139,3 +139,27 @@ fn what_comes_to_a_listener_of_brokers_stays() {
         ask(&mut rig, broker);
     }
 }
+
+/// Where rights tell brokers from clients, it is of no use to say that one is a broker.
+#[test]
+fn who_only_says_to_be_a_broker_makes_room() {
+    let mut rig = short_rig();
+    rig.hub.know_brokers_by_rights();
+    let mut clients: Vec<_> = (0..BOUND).map(|_| rig.connect()).collect();
+    accepted(&mut rig, BOUND as u64);
+    for (place, client) in clients.iter_mut().enumerate() {
+        let key = if place < 2 { LEADER_AND_ISR } else { METADATA };
+        client.write_all(&request(key, 1, b"")).unwrap();
+        let ticket = started(&mut rig);
+        assert!(rig.hub.says_it_is_broker(ticket.connection));
+        if place == 0 {
+            rig.hub.mark_broker(ticket.connection);
+        }
+        answer(&mut rig, ticket);
+        next_moment();
+    }
+    let mut late = connect_from(2, &rig);
+    accepted(&mut rig, BOUND as u64 + 1);
+    ask(&mut rig, &mut late);
+    assert_eq!(closed(&rig), [port(&clients[1])]);
+}

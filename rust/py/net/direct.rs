@@ -6,7 +6,9 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use super::hub::Shared;
+use super::request::Request;
 use crate::direct;
+use crate::direct::rights::{READ, WRITE, WRITE_IDEMPOTENTLY};
 use crate::py::log::{AppendInfo, Log, Unwritten, Written};
 
 /// Python knows a partition by an object of its own.
@@ -20,21 +22,19 @@ pub struct Terms(direct::Terms);
 #[pymethods]
 impl Terms {
     #[new]
-    #[pyo3(signature = (*, leader_epoch, is_alone, acknowledges_all, everyone_may_read, everyone_may_write, is_zstd))]
+    #[pyo3(signature = (*, leader_epoch, is_alone, acknowledges_all, everyone_may, is_zstd))]
     fn new(
         leader_epoch: i32,
         is_alone: bool,
         acknowledges_all: bool,
-        everyone_may_read: bool,
-        everyone_may_write: bool,
+        everyone_may: bool,
         is_zstd: bool,
     ) -> Self {
         Self(direct::Terms {
             leader_epoch,
             is_alone,
             acknowledges_all,
-            everyone_may_read,
-            everyone_may_write,
+            everyone_may,
             is_zstd,
         })
     }
@@ -66,6 +66,26 @@ impl Lease {
 
 #[pymethods]
 impl Lease {
+    #[pyo3(signature = (request, client, *, reads = false, writes = false, writes_idempotently = false))]
+    fn allow(
+        &self,
+        request: &Request,
+        client: u64,
+        reads: bool,
+        writes: bool,
+        writes_idempotently: bool,
+    ) {
+        let all = [
+            (reads, READ),
+            (writes, WRITE),
+            (writes_idempotently, WRITE_IDEMPOTENTLY),
+        ];
+        let has = all.iter().filter(|(has, _)| *has);
+        request.origin().number(client);
+        self.lease
+            .allow(client, has.fold(0, |rights, (_, one)| rights | one));
+    }
+
     fn end(&self) {
         self.direct.end(&self.hub, &self.lease);
     }

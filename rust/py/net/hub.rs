@@ -321,6 +321,10 @@ impl Hub {
         hub.limit_listener(name, connections_max, window, per_second_max);
     }
 
+    fn know_brokers_by_rights(&self) {
+        self.hubs.loops().lock().know_brokers_by_rights();
+    }
+
     fn reserve_for(&self, listeners: Vec<String>) {
         self.hubs.loops().lock().reserve_for(listeners);
     }

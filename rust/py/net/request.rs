@@ -84,6 +84,10 @@ impl Request {
         }
     }
 
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
     /// The hub of its connection, locked.
     fn hub(&self) -> MutexGuard<'_, Hub<Outcome>> {
         self.hub.of(self.ticket.connection)
@@ -229,6 +233,10 @@ impl Request {
         }
     }
 
+    fn mark_broker(&self) {
+        self.hub().mark_broker(self.ticket.connection);
+    }
+
     #[getter]
     fn is_waiting(&self) -> bool {
         self.hub().is_waiting(self.ticket)
@@ -339,7 +347,7 @@ impl Request {
             .as_deref()
             .filter(|_| self.ticket.api_key == FETCH);
         let frame = frame.ok_or_else(|| PyTypeError::new_err("not a Fetch request"))?;
-        let believes = || self.hub().mark_broker(self.ticket.connection);
+        let believes = || self.hub().says_it_is_broker(self.ticket.connection);
         let body = &frame[self.body_start..];
         let (request, asked) = fetch::decode(body, self.ticket.api_version, believes)?;
         let _ = self.fetched.set(asked);

@@ -31,7 +31,7 @@ def put(zookeeper: str, *rules: Binding) -> None:
 
     async def make() -> None:
         async with await ZooKeeperTree.connect(zookeeper, session_timeout_ms=10_000) as tree:
-            store = AclStore(tree, Snapshot(Standing()), lambda: None)
+            store = AclStore(tree, Snapshot(Standing()), lambda pattern: None)
             await store.load()
             for pattern, entry in rules:
                 await store.alter(pattern, lambda before, entry=entry: before | {entry})

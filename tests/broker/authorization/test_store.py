@@ -50,7 +50,7 @@ class Together:
         self.sessions.append(tree)
         return AclStore(tree, Snapshot(standing or Standing()), self._changed)
 
-    def _changed(self) -> None:
+    def _changed(self, _pattern: Pattern | None) -> None:
         self.changes += 1
 
 
@@ -217,7 +217,7 @@ async def test_a_lost_answer(together: Together, losses: list[bool]) -> None:
     await (await together.store()).load()
     (tree,) = together.sessions
     lossy = Lossy(tree)
-    store = AclStore(lossy, Snapshot(Standing()), lambda: None)  # type: ignore[arg-type]
+    store = AclStore(lossy, Snapshot(Standing()), lambda pattern: None)  # type: ignore[arg-type]
     await store.load()
     lossy.losses = losses
     await store.alter(ORDERS, add(ALICE))
@@ -231,7 +231,7 @@ async def test_a_node_that_others_change_all_the_time(
     await (await together.store()).load()
     (tree,) = together.sessions
     lossy = Lossy(tree)
-    store = AclStore(lossy, Snapshot(Standing()), lambda: None)  # type: ignore[arg-type]
+    store = AclStore(lossy, Snapshot(Standing()), lambda pattern: None)  # type: ignore[arg-type]
     await store.load()
     await store.alter(ORDERS, add(BOB))
 

@@ -1,4 +1,7 @@
-"""Fetches that wait, and sessions that rest, while rules change."""
+"""Fetches that wait in Python, and sessions that rest there, while rules change.
+
+Those that the hub serves are in `tests/broker/leases/test_leased_rights.py`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ LONG_MS = int(PATIENCE_S * 2000)
 @pytest.fixture
 def own(brokers: Brokers) -> Ruled:
     ports = free_port(), free_port()
-    brokers(port=ports[0], settings=settings(*ports, users=("alice",)))
+    environment = {"OTTLA_LEASES": "off"}
+    brokers(port=ports[0], settings=settings(*ports, users=("alice",)), environment=environment)
     found = Ruled(*ports)
     found.ask(None, CREATE_TOPICS, CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1)]))
     found.create(READ)
@@ -89,15 +93,3 @@ def _resting(reader: BlockingConnection) -> int:
     again: FetchResponse = reader.call(FETCH, fetch(0, session=(first.session_id, 1), names=False), 11)
     assert (again.error_code, codes(again)) == (0, [])
     return first.session_id
-
-
-def test_no_fetch_is_leased(own: Ruled) -> None:
-    """An answer to one client says nothing of another, nor of the next rules."""
-    with own.enter("alice") as reader, own.enter() as anyone:
-        for _ in range(3):
-            assert codes(reader.call(FETCH, fetch(0), 11)) == [0]
-            assert codes(anyone.call(FETCH, fetch(0), 11)) == [0]
-        own.delete(READ)
-        for _ in range(3):
-            assert codes(reader.call(FETCH, fetch(0), 11)) == [DENIED]
-            assert codes(anyone.call(FETCH, fetch(0), 11)) == [0]

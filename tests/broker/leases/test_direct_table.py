@@ -23,6 +23,9 @@ PLACES = {"hub", "here", "terms", "broker", "log"}
 #: Python files that serve a Fetch.
 FETCH_FILES = ("broker/api/k01_fetch.py", "broker/fetch/*.py")
 
+MAY_WRITE = "everyone may write; or it is known that this client may, and with producer ids"
+MAY_READ = "everyone may read; or it is known that this client may"
+
 #: What serves a Produce.
 PRODUCE_FUNCTIONS = (k00_produce.handle, k00_produce._serve)
 
@@ -51,7 +54,7 @@ PRODUCE_ASKS = {
     "get": "outside of transactions (transactional id, transactional batch)",
     "refused": "outside of transactions (transactional id, transactional batch)",
     "index": "outside of transactions (transactional id, transactional batch)",
-    **dict.fromkeys(("rights", "may", "lacking", "Operation", "WRITE", "Resource", "TOPIC", "topic"), "no authorizer"),
+    **dict.fromkeys(("rights", "may", "lacking", "Operation", "WRITE", "Resource", "TOPIC", "topic"), MAY_WRITE),
     "is_plain": None,
     "lease": None,
     "info": None,
@@ -68,8 +71,9 @@ PRODUCE_CALLS = {
     "verify": "outside of transactions (transactional id, transactional batch)",
     "append": "length, checksum, every field of every record, one batch, no control batch",
     "grant": "no quotas",
-    "lacking": "no authorizer",
-    "may": "no authorizer",
+    "lacking": MAY_WRITE,
+    "may": MAY_WRITE,
+    "tell_writer": None,
     "ProduceRow": None,
     "DelayedProduce": None,
     "_serve": None,
@@ -94,7 +98,7 @@ FETCH_ERRORS = {
     "UnknownTopicOrPartition": "partition is known, this broker leads it, its directory is in use",
     "UnsupportedVersion": "version is 4 or later (batches are read as they are stored)",
     "UnsupportedCompressionType": "version is 10 or later, where the topic is compressed with zstd",
-    "TopicAuthorizationFailed": "no authorizer",
+    "TopicAuthorizationFailed": MAY_READ,
     "FetchSessionIdNotFound": "no session, or one that Python has lent, in its epoch, with nothing of it waiting",
     "InvalidFetchSessionEpoch": "no session, or one that Python has lent, in its epoch, with nothing of it waiting",
 }

@@ -151,6 +151,8 @@ def _serve(
         if partition.lease is None and is_plain:
             # The next ones are like this one.
             rooms.leases.grant(partition)
+        if rights is not None and partition.lease is not None and verified is None:
+            rights.tell_writer(partition.lease, call.request)
         if info is not None:
             results.appended(partition, info)
         else:

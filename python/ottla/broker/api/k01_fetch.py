@@ -22,6 +22,7 @@ def handle(call: AnyCall, rooms: FetchRooms) -> None:
     fetch = call.request.fetch()
     context = Context(call, rooms, fetch)
     if fetch.is_follower and context.may_follow:
+        call.request.mark_broker()
         rooms.replicas.fetches_on(call.request.connection_id, fetch.replica_id)
     if fetch.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         return full.serve(context)

@@ -6,13 +6,14 @@ A client that is denied something is named in the log, once a minute for the sam
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.authorization.snapshot import Snapshot, Standing
-from ottla.broker.authorization.store import AclStore
+from ottla.broker.authorization.store import AclStore, Changed
 from ottla.config import ConfigError
 from ottla.config.security import has_authorizer
 from ottla.errors import (
@@ -28,15 +29,19 @@ from ottla.wire.acls import CLUSTER_NAME, OPERATIONS
 from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
+    from ottla._core import Request
     from ottla.broker.session import Session
     from ottla.config import BrokerConfig
     from ottla.coordination.tree import Tree
+    from ottla.replication.lease import Lease
     from ottla.wire.acls import Binding
 
 logger = logging.getLogger("ottla.authorizer")
 
 SUPER_USERS: Final = "super.users"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
+#: Numbers of clients that are kept. Each takes some 200 bytes.
+NUMBERS_MAX: Final = 10_000
 #: Settings of Kafka's authorizer for a tree of its own, which Ottla does not have.
 ELSEWHERE: Final = "authorizer.zookeeper."
 
@@ -99,16 +104,26 @@ class Authorizer:
     takes_prefixes: Rules for names that begin alike may be made: no broker of the cluster is too old to heed them.
     """
 
-    def __init__(
-        self, tree: Tree, standing: Standing, changed: Callable[[], None], *, takes_prefixes: bool = True
-    ) -> None:
+    def __init__(self, tree: Tree, standing: Standing, changed: Changed, *, takes_prefixes: bool = True) -> None:
         self.store: Final = AclStore(tree, Snapshot(standing), changed)
         self.takes_prefixes: Final = takes_prefixes
         self._denials = Repeated(logger)
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._next_number = itertools.count(1)
 
     def rights(self, session: Session) -> Rights:
         """The rights of a client. Raises NoPrincipal."""
         return Rights(self, session.principal, host_of(session.address[0]))
+
+    def number(self, principal: str, host: str) -> int:
+        """The number by which leases know a client. No other has it, ever; but a client may get another one."""
+        who = principal, host
+        number = self._numbers.get(who)
+        if number is None:
+            if len(self._numbers) >= NUMBERS_MAX:
+                self._numbers.clear()
+            number = self._numbers[who] = next(self._next_number)
+        return number
 
     def denied(
         self, who: str, host: str, operation: Operation, resource: Resource, name: str, rule: Binding | None
@@ -144,6 +159,23 @@ class Rights:
     def might(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
         """The same for something that the client has not asked for: a denial is not logged."""
         return self._authorizer.store.snapshot.decide(self._principal, self._host, operation, resource, name).is_allowed
+
+    def tell_reader(self, lease: Lease, request: Request) -> bool:
+        """Says to a lease whether the client of a request may read its topic. False if it may not."""
+        may_read = self.might(Operation.READ, Resource.TOPIC, lease.topic)
+        if may_read:
+            lease.allow(request, self._number, reads=True)
+        return may_read
+
+    def tell_writer(self, lease: Lease, request: Request) -> None:
+        """Says to a lease whether the client of a request may write to its topic, and how."""
+        if self.might(Operation.WRITE, Resource.TOPIC, lease.topic):
+            may_be_idempotent = self.might(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER)
+            lease.allow(request, self._number, writes=True, writes_idempotently=may_be_idempotent)
+
+    @property
+    def _number(self) -> int:
+        return self._authorizer.number(self._principal, self._host)
 
     def bits(self, resource: Resource, name: str = CLUSTER_NAME) -> int:
         """The operations that are allowed, as bits by their numbers (KIP-430)."""

@@ -24,7 +24,7 @@ async def add_rules(tree: Tree, rules: Iterable[Binding]) -> None:
     """
     # Where no broker has been, there is nothing yet.
     await tree.ensure(*PERSISTENT_PATHS)
-    store = AclStore(tree, Snapshot(Standing()), lambda: None)
+    store = AclStore(tree, Snapshot(Standing()), lambda _pattern: None)
     by_pattern: dict[Pattern, frozenset[Entry]] = {}
     for pattern, entry in rules:
         by_pattern[pattern] = by_pattern.get(pattern, frozenset()) | {entry}

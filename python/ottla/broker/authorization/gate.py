@@ -69,17 +69,24 @@ def guarded(api: Api[Any, Any], handle: Handle) -> Handle:
     if not needs:
         return handle
 
+    def allowed(call: AnyCall) -> None:
+        if api.is_between_brokers:
+            call.request.mark_broker()
+
     async def task(call: AnyCall, rooms: Any) -> None:
         if code := _lacking(call, needs):
             await _refuse(call, code)
-        elif (rest := handle(call, rooms)) is not None:
+            return
+        allowed(call)
+        if (rest := handle(call, rooms)) is not None:
             await rest
 
     def at_once(call: AnyCall, rooms: Any) -> None:
         if code := _lacking(call, needs):
             call.in_background(_refuse, call, code)
-        else:
-            handle(call, rooms)
+            return
+        allowed(call)
+        handle(call, rooms)
 
     return task if inspect.iscoroutinefunction(handle) else at_once
 

@@ -98,6 +98,10 @@ class Snapshot:
         found._lengths = _with_lengths(self._lengths, changes)
         return found
 
+    def is_as(self, other: Snapshot) -> bool:
+        """True if the same rules are in both."""
+        return self._rules == other._rules
+
     def patterns(self) -> list[Pattern]:
         """The patterns that have rules, damaged ones included."""
         return list(self._rules)

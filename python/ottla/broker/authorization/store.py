@@ -60,6 +60,9 @@ RETRIES_MAX: Final = 10
 RETRY_S: Final = 0.1
 RETRY_JITTER_S: Final = 0.05
 
+Changed = Callable[[Pattern | None], object]
+"""Called with the pattern that has other rules now; None if any may have."""
+
 Alter = Callable[[frozenset[Entry]], frozenset[Entry]]
 """Gets the entries that a pattern has, and returns those that it is to have. It may be called several times."""
 
@@ -72,7 +75,7 @@ class AclStore:
     changed: Called when other rules hold.
     """
 
-    def __init__(self, tree: Tree, empty: Snapshot, changed: Callable[[], None]) -> None:
+    def __init__(self, tree: Tree, empty: Snapshot, changed: Changed) -> None:
         self._tree = tree
         self._empty = empty
         self.snapshot = empty
@@ -88,7 +91,8 @@ class AclStore:
             async for some in self._patterns():
                 nodes = await self._tree.get_many([path_of(pattern) for pattern in some])
                 found = found.changed({one: _entries(one, node) for one, node in zip(some, nodes, strict=True)})
-            self._take(found)
+            if not found.is_as(self.snapshot):
+                self._take(found, None)
 
     async def _patterns(self) -> AsyncIterator[list[Pattern]]:
         for kind, root in ROOTS.items():
@@ -147,12 +151,13 @@ class AclStore:
         return await get_or_none(self._tree, path_of(pattern))
 
     def _set(self, pattern: Pattern, entries: Iterable[Entry] | None) -> None:
-        self._take(self.snapshot.changed({pattern: entries}))
-
-    def _take(self, snapshot: Snapshot) -> None:
+        snapshot = self.snapshot.changed({pattern: entries})
         if snapshot is not self.snapshot:
-            self.snapshot = snapshot
-            self._changed()
+            self._take(snapshot, pattern)
+
+    def _take(self, snapshot: Snapshot, pattern: Pattern | None) -> None:
+        self.snapshot = snapshot
+        self._changed(pattern)
 
 
 def _entries(pattern: Pattern, node: Node | None) -> frozenset[Entry] | None:

@@ -58,11 +58,16 @@ class FullFetch(DelayedFetch):
         return super().took(result)
 
     def _grant(self, rows: Sequence[FetchRow]) -> None:
-        rooms = self.context.rooms
+        context = self.context
+        rooms, rights = context.rooms, context.rights
         for asked, row in zip(self._asked, rows, strict=True):
             partition = None if row.error_code else rooms.replicas.partitions.get(asked.key)
-            if partition is not None and partition.is_leader and partition.lease is None:
+            if partition is None or not partition.is_leader:
+                continue
+            if partition.lease is None:
                 rooms.leases.grant(partition)
+            if rights is not None and partition.lease is not None and not context.is_follower:
+                rights.tell_reader(partition.lease, context.request)
 
     def answer(self, result: FetchResult) -> None:
         context, request = self.context, self.context.request

@@ -35,6 +35,8 @@ def lend(context: Context, session: FetchSession) -> None:
             rooms.leases.grant(partition)
         if partition.lease is None:
             return
+        if context.rights is not None and not context.rights.tell_reader(partition.lease, context.request):
+            return
     hub = rooms.server.hub
     number = session.id, session.epoch
     session.lend(lambda entries: hub.lend_session(number, reader, entries, PARTITIONS_MAX, now_ms()))
