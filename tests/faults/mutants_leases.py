@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "hub.followers-are-believed-beside-rights",
-        "rust/net/hub/mod.rs",
+        "rust/net/hub/brokers.rs",
         "may_be && !self.acceptor.lock().brokers_have_rights;",
         "may_be;",
         cargo=("net::tests::descriptors::who_only_says_to_be_a_broker_makes_room",),
