@@ -50,11 +50,13 @@ def _alternative_names(parts: list[tuple[int, bytes]]) -> Iterator[bytes]:
 
 
 def first(der: bytes) -> tuple[int, bytes, bytes]:
-    """The first element in DER: its tag, its content, and what follows it."""
-    length, start = der[1], 2
+    """The first element in DER: its tag, its content, and what follows it. Raises ValueError if there is none."""
+    length, start = int.from_bytes(der[1:2]), 2
     if length & 0x80:
         start += length & 0x7F
         length = int.from_bytes(der[2:start])
+    if len(der) < start + length:
+        raise ValueError("an element in DER that is cut short")
     return der[0], der[start : start + length], der[start + length :]
 
 

@@ -34,7 +34,7 @@ _BLANKS: Final = " \r"
 
 
 def written(name: bytes) -> str:
-    """A name in DER, as `X500Principal.getName()` writes it."""
+    """A name in DER, as `X500Principal.getName()` writes it. Raises ValueError for what is none."""
     parts = ["+".join(_written(*attribute) for attribute in part) for part in _parts(name)]
     return ",".join(reversed(parts))
 
@@ -95,5 +95,7 @@ def _number(kind: bytes) -> str:
         if not byte & 0x80:
             numbers.append(number)
             number = 0
+    if not numbers:
+        raise ValueError("an object identifier without an end")
     top = min(numbers[0] // 40, 2)
     return ".".join(map(str, [top, numbers[0] - 40 * top, *numbers[1:]]))

@@ -63,7 +63,10 @@ def of_certificate(subject: bytes, listener: str, config: BrokerConfig) -> str:
 @lru_cache(KEPT_MAX)
 def named(subject: bytes, text: str) -> str:
     """The same by the text of the rules."""
-    name = written(subject)
+    try:
+        name = written(subject)
+    except ValueError as error:
+        raise NoPrincipal(f"the name in the client's certificate is not one: {error}") from None
     for mapper in rules(text):
         if (principal := mapper(name)) is not None:
             return principal
@@ -114,7 +117,7 @@ def _translated(pattern: str) -> str:
     """A pattern of Java's, in Python's words. Raises ValueError."""
 
     def token(found: re.Match[str]) -> str:
-        if found["set"] is not None and ("[" in found["set"].replace("\\[", "")[1:] or "&&" in found["set"]):
+        if found["set"] is not None and _has_another(found["set"]):
             raise ValueError(f"{found['set']} is a set in another")
         if found["again"] is not None:
             return f"(?P={found['again']})"
@@ -123,6 +126,12 @@ def _translated(pattern: str) -> str:
         return _DOT if found["dot"] is not None else found[0]
 
     return _TOKEN.sub(token, pattern)
+
+
+def _has_another(found: str) -> bool:
+    """True for a set of characters with another one in it."""
+    plain = re.sub(r"\\.", "", found, flags=re.DOTALL)
+    return "[" in plain[1:] or "&&" in plain
 
 
 def _parts(replacement: str, pattern: re.Pattern[str]) -> list[str | int]:

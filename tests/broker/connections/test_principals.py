@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.principals import rules
+from ottla.broker.principals import NoPrincipal, named, rules
 from ottla.client import Security
 from ottla.wire.headers import request_frame
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
@@ -133,6 +133,7 @@ def test_rules_are_those_of_kafka(text: str, name: str, principal: str | None) -
         ("RULE:^CN=(.*/$1/", "its pattern is not understood: missing ), unterminated subpattern"),
         (r"RULE:^CN=(\p{L}+).*$/$1/", r"its pattern is not understood: bad escape \p"),
         ("RULE:^CN=([a-z&&[^x]]+).*$/$1/", "is a set in another"),
+        (r"RULE:^CN=([\\[a]+).*$/$1/", "is a set in another"),
         ("RULE:^CN=[^,]*,.*$/$1/", "its replacement is not possible: $1 is no group of the pattern"),
         ("RULE:^CN=([^,]*),.*$/$x/", "its replacement is not possible: $ has no meaning there"),
         ("RULE:^CN=([^,]*),.*$/${x}/", "its replacement is not possible: ${x} is no group of the pattern"),
@@ -142,6 +143,12 @@ def test_rules_that_are_none(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         rules(text)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("der", [b"", b"0", b"0\x05abc", b"0\x061\x040\x02\x06\x00", b"0\x061\x040\x02\x06\xff"])
+def test_bytes_that_are_no_name_name_nobody(der: bytes) -> None:
+    with pytest.raises(NoPrincipal, match="the name in the client's certificate is not one"):
+        named(der, "DEFAULT")
 
 
 def test_ends_of_lines_are_no_characters_of_names() -> None:

@@ -230,19 +230,20 @@ async def test_sessions_are_lent_to_those_who_may(tmp_path: Path, monkeypatch: p
 
 async def test_a_prefix_concerns_what_begins_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with guarded(tmp_path, monkeypatch) as broker:
-        topic = (await broker.one.create("prefixed")).topic
-        await broker.allow(rule("alice", Operation.READ, Resource.TOPIC, topic))
+        await broker.one.create("prefixed")
+        await broker.allow(rule("alice", Operation.READ, Resource.TOPIC, "prefixed"))
+        async with broker.entered("alice") as client:
 
-        def read(client: Client) -> None:
-            assert [code(client.fetch(topic)) for _ in range(MANY)] == [0] * MANY
+            async def read() -> list[int]:
+                return await trio.to_thread.run_sync(lambda: [code(client.fetch("prefixed")) for _ in range(MANY)])
 
-        assert await broker.needed("alice", read) == 1
-        await broker.allow(rule("bob", Operation.ALL, Resource.TOPIC, "pre", DENY, PatternType.PREFIXED))
-        assert await broker.needed("alice", read) == 1
-        await broker.allow(rule("alice", Operation.ALL, Resource.TOPIC, "pre", DENY, PatternType.PREFIXED))
-        denied: list[int] = []
-        assert await broker.needed("alice", lambda client: denied.append(code(client.fetch(topic)))) == 1
-        assert denied == [DENIED]
+            assert await read() == [0] * MANY
+            await broker.allow(rule("bob", Operation.ALL, Resource.TOPIC, "pre", DENY, PatternType.PREFIXED))
+            before = broker.one.asked
+            assert await read() == [0] * MANY
+            assert broker.one.asked == before + 1
+            await broker.allow(rule("alice", Operation.ALL, Resource.TOPIC, "pre", DENY, PatternType.PREFIXED))
+            assert await read() == [DENIED] * MANY
 
 
 async def test_other_rules_end_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.faults.broker import settings
 from tests.faults.broker.decoders import Decoder, every_decoder
+from tests.faults.broker.entrances import entrances
 
 SECONDS = 10.0
 GROWTH_BYTES_MAX = 64 << 20
@@ -17,7 +18,7 @@ GROWTH_BYTES_MAX = 64 << 20
 
 @pytest.fixture(scope="module")
 def decoders(tmp_path_factory: pytest.TempPathFactory) -> list[Decoder]:
-    return every_decoder(tmp_path_factory.mktemp("decoders"))
+    return [*every_decoder(tmp_path_factory.mktemp("decoders")), *entrances()]
 
 
 def peak_bytes(*, reset: bool = False) -> int:
