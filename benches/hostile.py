@@ -1,10 +1,10 @@
 """The waits of an honest client beside a hostile one: `python benches/hostile.py [--only TEXT] [--seconds N]`, by `make
 bench-hostile`.
 
-Each attack runs against a broker of its own, while a client sends one Produce of 100 B with acks=1 every 50 ms. The
-table has the 99th percentile and the longest of its waits, and the largest resident memory of the broker. The exit code
-is 1 if one attack misses a goal: p99 at most 100 ms, no wait of a second, and a memory of `queued.max.request.bytes`, a
-quarter of it for answers, and 64 MB.
+Each attack runs against a broker of its own, which has listeners with TLS and SASL too, while a client sends one
+Produce of 100 B with acks=1 every 50 ms. The table has the 99th percentile and the longest of its waits, and the
+largest resident memory of the broker. The exit code is 1 if one attack misses a goal: p99 at most 100 ms, no wait of a
+second, and a memory of `queued.max.request.bytes`, a quarter of it for answers, and 64 MB.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rich.table import Table
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benches import strangers  # noqa: E402
 from ottla._core import DEBUG_BUILD, BatchBuilder  # noqa: E402
 from ottla.wire.headers import request_frame  # noqa: E402
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData  # noqa: E402
@@ -45,6 +46,7 @@ from ottla.wire.k49_alter_client_quotas import (  # noqa: E402
 )
 from ottla.wire.schema import Api  # noqa: E402
 from tests.peers.ottla import Brokers  # noqa: E402
+from tests.peers.processes import free_port  # noqa: E402
 from tests.support.hostile import Honest, begun, closing, connect, send  # noqa: E402
 from tests.support.waiting import PATIENCE_S  # noqa: E402
 
@@ -199,12 +201,23 @@ def _batches() -> ProduceRequest:
 many_rows("Produce of 200,000 batches", PRODUCE, _batches)
 
 
+for name, function in (
+    ("TLS handshakes, as many as there can be", strangers.handshakes),
+    ("500 half handshakes, and away", strangers.half_handshakes),
+    ("wrong passwords, as many as there can be", strangers.wrong_passwords),
+    ("500 half tokens of 500 KB", strangers.slow_tokens),
+):
+    attack(name)(function)
+
+
 def run(name: str, folder: Path, seconds: float) -> tuple[float, float, int]:
     """The honest client's p99 and longest wait in seconds, and the broker's memory in bytes."""
     if name in FRAMES:
         FRAMES[name]()
     with Brokers(folder) as brokers:
-        broker = brokers(settings={"queued.max.request.bytes": QUEUED_BYTES}, arguments=("--log-level", "error"))
+        port = free_port()
+        settings = {"queued.max.request.bytes": QUEUED_BYTES, **strangers.settings(folder, port)}
+        broker = brokers(port=port, settings=settings, arguments=("--log-level", "error"))
         with Honest(broker.port, broker.pid) as honest:
             end = time.monotonic() + seconds
             with ATTACKS[name](broker.port):
