@@ -31,6 +31,7 @@ from ottla.replication.unclean_start import UncleanStart
 from ottla.transaction.service import Transactions
 
 if TYPE_CHECKING:
+    from ottla.broker.audit.audit import Audit
     from ottla.broker.authentication.between import Access
     from ottla.broker.failing_directories import FailingDirectories
     from ottla.broker.standing import Standing
@@ -56,6 +57,7 @@ class Unfinished(Host, Protocol):
     is_alone: bool
     tree: Tree
     access: Access
+    audit: Audit | None
     logs: LogManager
     failing_directories: FailingDirectories
     peers: Peers
@@ -104,13 +106,13 @@ def authentication(broker: Unfinished, hub: Hub, users: dict[int, str]) -> Authe
     """The conversations with clients. Brokers with the same secret make the same decoys."""
     secret = broker.config.get_str(SECRET)
     decoys = Decoys(secret and f"{broker.cluster_id} {secret}")
-    return Authentication(hub, Credentials(decoys), users)
+    return Authentication(hub, Credentials(decoys), users, broker.audit)
 
 
 def authorizer(broker: Unfinished, changed: Callable[[], None]) -> Authorizer | None:
     """Says who may do what; None without one. `changed` is called when other rules hold."""
     found = standing(broker.config)
-    return None if found is None else Authorizer(broker.tree, found, changed)
+    return None if found is None else Authorizer(broker.tree, found, changed, broker.audit)
 
 
 def _dialer(broker: Unfinished, client_id: str, timeout: str) -> Dialer:

@@ -14,6 +14,10 @@ from ottla.config.table import SYNONYMS, TOPIC_SETTINGS
 # Read by their names.
 _READ: Final = frozenset(
     {
+        "audit.log.allowed",
+        "audit.log.file",
+        "audit.log.files",
+        "audit.log.max.bytes",
         "auto.create.topics.enable",
         "auto.leader.rebalance.enable",
         "broker.early.removal.enable",

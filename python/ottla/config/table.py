@@ -381,6 +381,10 @@ DYNAMIC_ONLY: Final = (
 # What Kafka has no name for.
 OURS: Final = (
     S("log.flush.on.acks.all", BOOLEAN, True, HIGH, CLUSTER_WIDE, is_ours=True),
+    S("audit.log.allowed", BOOLEAN, False, LOW, READ_ONLY, is_ours=True),
+    S("audit.log.file", STRING, None, MEDIUM, READ_ONLY, is_ours=True),
+    S("audit.log.files", INT, 10, LOW, READ_ONLY, Range(2, 1000), is_ours=True),
+    S("audit.log.max.bytes", LONG, 64 << 20, LOW, READ_ONLY, at_least(65_536), is_ours=True),
     S("broker.early.removal.enable", BOOLEAN, True, MEDIUM, READ_ONLY, is_ours=True),
     S("group.max.bytes", INT, 16 << 20, LOW, READ_ONLY, at_least(1), is_ours=True),
     S("group.max.pending.members", INT, 10_000, LOW, READ_ONLY, at_least(1), is_ours=True),

@@ -389,6 +389,10 @@ NOT_AUTHENTICATED: Final = _ours(
     ("listener",),
     "Clients that could not: the handshake failed, or SASL did; Kafka's failed-authentication-total.",
 )
+AUDITED: Final = _ours("audit_lines_total", COUNTER, (), "Lines that were written to the audit log.")
+NOT_AUDITED: Final = _ours(
+    "audit_lines_lost_total", COUNTER, (), "Lines of the audit log that its disk did not take, or not in time."
+)
 THROTTLED: Final = _ours(
     "replication_throttled_bytes_total",
     COUNTER,
@@ -470,6 +474,8 @@ FAMILIES: Final = (
     ACCEPTED,
     AUTHENTICATED,
     NOT_AUTHENTICATED,
+    AUDITED,
+    NOT_AUDITED,
     BUSY,
     FREE,
     DISK,

@@ -37,12 +37,15 @@ from ottla.broker.authentication.oauthbearer import OAuthBearer
 from ottla.broker.authentication.plain import Plain
 from ottla.broker.authentication.scram import Scram
 from ottla.broker.authentication.tokens import Rules, Signed, Unsigned
+from ottla.broker.hosts import host_of
 from ottla.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
+from ottla.logging_setup import HIDDEN
 from ottla.wire.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.wire.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 if TYPE_CHECKING:
     from ottla._core import Hub
+    from ottla.broker.audit.audit import Audit
     from ottla.broker.authentication.credentials import Credentials
     from ottla.broker.call import Call
 
@@ -94,12 +97,15 @@ class Authentication:
     users: The names of the clients that are known, by connection.
     """
 
-    def __init__(self, hub: Hub, credentials: Credentials, users: dict[int, str]) -> None:
+    def __init__(self, hub: Hub, credentials: Credentials, users: dict[int, str], audit: Audit | None = None) -> None:
         self.credentials: Final = credentials
         #: By listener. A client that proves again who it is counts again.
         self.counts: dict[str, Counts] = {}
         self._hub = hub
         self._users = users
+        self._audit = audit
+        #: Connections that end because they were refused.
+        self._refused: set[int] = set()
         self._listeners: dict[str, Sasl] = {}
         self._known: dict[int, _Known] = {}
         self._conversations: dict[int, _Conversation] = {}
@@ -129,9 +135,15 @@ class Authentication:
 
     def disconnected(self, connection: int) -> None:
         """Forgets a connection that has ended."""
+        self._refused.discard(connection)
         self._users.pop(connection, None)
         self._known.pop(connection, None)
         self._conversations.pop(connection, None)
+
+    def awaits(self, connection: int, listener: str) -> bool:
+        """True if the client of a connection has to say who it is, and neither has done so nor was refused."""
+        is_over = connection in self._known or connection in self._refused
+        return listener in self._listeners and not is_over
 
     def handshake(self, call: SaslHandshake) -> None:
         """Answers the request that chooses a mechanism."""
@@ -147,7 +159,8 @@ class Authentication:
             self._end(call, sasl, answer, "a SaslHandshake in the midst of another one")
         elif mechanism not in sasl.mechanisms:
             answer.error_code = UnsupportedSaslMechanism.code
-            self._end(call, sasl, answer, f"mechanism {mechanism!r}, and {', '.join(sasl.mechanisms)} are served")
+            reason = f"mechanism {mechanism!r}, and {', '.join(sasl.mechanisms)} are served"
+            self._end(call, sasl, answer, reason, mechanism)
         else:
             self._conversations[connection] = _Conversation(sasl, mechanism, self._exchange(sasl, mechanism))
             if call.version == 0:
@@ -199,6 +212,7 @@ class Authentication:
         if user is not None:
             lifetime_ms = self._let_speak(connection, conversation, user)
             self._count(call.session.listener, succeeded=1)
+            self._note(call, conversation.mechanism, user)
         if call.version == TOKEN:
             call.request.reply(answer)
         else:
@@ -260,7 +274,25 @@ class Authentication:
         if told is None:
             told = f"Authentication failed during {when} due to invalid credentials with SASL mechanism {mechanism}"
         answer = SaslAuthenticateResponse(error_code=SaslAuthenticationFailed.code, error_message=told)
-        self._end(call, conversation.sasl, answer, f"{when} by {mechanism} failed: {refused}")
+        reason, claimed = f"{when} by {mechanism} failed: {refused}", conversation.exchange.claimed
+        passwords = conversation.sasl.passwords
+        if claimed is not None and claimed not in passwords and claimed in passwords.values():
+            # Somebody mistook the fields.
+            reason, claimed = reason.replace(claimed, HIDDEN), HIDDEN
+        self._end(call, conversation.sasl, answer, reason, mechanism, claimed)
+
+    def _note(
+        self,
+        call: SaslHandshake | SaslAuthenticate,
+        mechanism: str | None,
+        user: str | None,
+        reason: str | None = None,
+    ) -> None:
+        """Writes into the audit log who has come in, or for what reason not."""
+        if self._audit is not None:
+            address = host_of(call.session.address[0])
+            listener, client_id = call.session.listener, call.client_id
+            self._audit.authentication(address, listener, client_id, mechanism=mechanism, user=user, reason=reason)
 
     def _end(
         self,
@@ -268,10 +300,14 @@ class Authentication:
         sasl: Sasl,
         answer: SaslHandshakeResponse | SaslAuthenticateResponse,
         reason: str,
+        mechanism: str | None = None,
+        claimed: str | None = None,
     ) -> None:
         """Answers when the delay is over, and closes the connection. A token gets no answer: it has no error code."""
         self._conversations.pop(call.request.connection_id, None)
         self._count(call.session.listener, failed=1)
+        self._refused.add(call.request.connection_id)
+        self._note(call, mechanism, claimed, reason)
 
         async def later() -> None:
             await trio.sleep(sasl.failure_delay_ms / 1000)

@@ -94,6 +94,9 @@ class BrokerMetrics:
         counts = _authentications(broker)
         yield f.AUTHENTICATED, [({"listener": name}, each.succeeded) for name, each in counts.items()]
         yield f.NOT_AUTHENTICATED, [({"listener": name}, each.failed) for name, each in counts.items()]
+        audit = broker.audit
+        yield f.AUDITED, _one(0 if audit is None else audit.written_total)
+        yield f.NOT_AUDITED, _one(0 if audit is None else audit.lost_total)
 
     def _fetching(self, broker: WatchedRooms) -> Iterator[Told]:
         changes = broker.isr_changes
