@@ -6,11 +6,13 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import click
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from ottla.config import properties
+from ottla.cli._dev_security import DevSecurity
+from ottla.config import BrokerConfig, properties
 from tests.broker.authorization.ruled import ENVIRONMENT
 from tests.cli.conftest import Ottla
 from tests.peers.ottla import Broker, Brokers
@@ -114,10 +116,10 @@ def test_another_host_gets_a_certificate_of_the_same_authority(brokers: Brokers,
     ottla("topic", "list", "--command-config", str(folder / "client.properties"), "-b", other.bootstrap)
 
 
-def test_a_directory_that_has_lost_its_tree_gets_no_new_one(ottla: Ottla, tmp_path: Path) -> None:
+def test_a_directory_that_has_lost_its_tree_gets_no_new_one(tmp_path: Path) -> None:
     (tmp_path / "data" / "orders-0").mkdir(parents=True)
-    said = ottla("serve", "--data-dir", str(tmp_path / "data"), "--dev-security", code=2).err
-    assert "has folders of topics and no tree" in said
+    with pytest.raises(click.UsageError, match="has folders of topics and no tree"):
+        DevSecurity(BrokerConfig.load(None, {"log.dirs": str(tmp_path / "data")}))
     assert [path.name for path in tmp_path.rglob("*")] == ["data", "orders-0"]
 
 
