@@ -13,7 +13,18 @@ import trio
 from ottla.client.cluster import Address
 from ottla.client.connection import Connection
 from ottla.client.security import Security
-from ottla.doctor import brokers, certificates, clock, groups, migration, partitions, settings, throttles, transactions
+from ottla.doctor import (
+    brokers,
+    certificates,
+    clock,
+    groups,
+    migration,
+    partitions,
+    rules,
+    settings,
+    throttles,
+    transactions,
+)
 from ottla.doctor.brokers import Cluster
 from ottla.doctor.findings import Report
 from ottla.doctor.reach import Speaks, addresses, connect, speaks, why
@@ -83,6 +94,7 @@ async def _inside(report: Report, cluster: Cluster, options: Options) -> None:
         settings.check_settings,
         settings.check_topics,
         settings.check_understood,
+        rules.check_rules,
         throttles.check_throttles,
         transactions.check_open,
     ]
