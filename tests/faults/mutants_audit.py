@@ -9,6 +9,15 @@ AUDIT = "tests/broker/audit/test_audit.py"
 
 MUTANTS = (
     Mutant(
+        "audit.those-who-prove-it-again-count-as-new",
+        "python/ottla/broker/authentication/authentication.py",
+        "            counts = before._replace(succeeded_again=before.succeeded_again + 1)\n",
+        "            counts = before._replace(succeeded=before.succeeded + 1)\n",
+        pytest=(
+            "tests/broker/authentication/test_authentication.py::test_those_who_say_again_who_they_are_are_counted_apart",
+        ),
+    ),
+    Mutant(
         "audit.an-address-drives-out-older-lines",
         "python/ottla/broker/audit/repeats.py",
         "if self._of_address[address] >= OF_ADDRESS_MAX:",

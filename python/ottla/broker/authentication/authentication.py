@@ -60,6 +60,8 @@ GREETING_MS: Final = 30_000
 ANEW_S: Final = 1.0
 #: Of PLAIN and SCRAM: names and passwords are short. Anybody may send a token, and have the loop look at it.
 TOKEN_BYTES_MAX: Final = 16 << 10
+#: The version of SaslAuthenticate from which on an answer tells how long a session is.
+SESSIONS_SINCE: Final = 1
 #: The version of SaslAuthenticate that stands for a token without a header, as clients before Kafka 1.0 send it.
 TOKEN: Final = -1
 
@@ -78,10 +80,16 @@ class _Known:
 
 
 class Counts(NamedTuple):
-    """Clients of a listener that said who they are, and those that were refused, since the start."""
+    """Clients of a listener that said who they are, and those that were refused, since the start; and as often as
+    clients did so again, whose session was to end. `without_again`: clients that succeeded, and are too old to say it
+    again.
+    """
 
     succeeded: int = 0
     failed: int = 0
+    succeeded_again: int = 0
+    failed_again: int = 0
+    without_again: int = 0
 
 
 @dataclass(slots=True)
@@ -99,7 +107,7 @@ class Authentication:
 
     def __init__(self, hub: Hub, credentials: Credentials, users: dict[int, str], audit: Audit | None = None) -> None:
         self.credentials: Final = credentials
-        #: By listener. A client that proves again who it is counts again.
+        #: By listener.
         self.counts: dict[str, Counts] = {}
         self._hub = hub
         self._users = users
@@ -210,8 +218,8 @@ class Authentication:
             return
         lifetime_ms = 0
         if user is not None:
+            self._count_success(call)
             lifetime_ms = self._let_speak(connection, conversation, user)
-            self._count(call.session.listener, succeeded=1)
             self._note(call, conversation.mechanism, user)
         if call.version == TOKEN:
             call.request.reply(answer)
@@ -252,9 +260,25 @@ class Authentication:
             told = f"Cannot change principals during re-authentication from User.{before.user}: User.{user}"
             raise Refused(told, told)
 
-    def _count(self, listener: str, *, succeeded: int = 0, failed: int = 0) -> None:
-        before = self.counts[listener]
-        self.counts[listener] = Counts(before.succeeded + succeeded, before.failed + failed)
+    def _count_success(self, call: SaslAuthenticate) -> None:
+        """Counts a client before it is known. As in Kafka, it is one that can say again who it is if it asks for the
+        session's time.
+        """
+        before = self.counts[call.session.listener]
+        if call.request.connection_id in self._known:
+            counts = before._replace(succeeded_again=before.succeeded_again + 1)
+        else:
+            is_old = call.version < SESSIONS_SINCE
+            counts = before._replace(succeeded=before.succeeded + 1, without_again=before.without_again + is_old)
+        self.counts[call.session.listener] = counts
+
+    def _count_failure(self, call: SaslHandshake | SaslAuthenticate) -> None:
+        before = self.counts[call.session.listener]
+        if call.request.connection_id in self._known:
+            counts = before._replace(failed_again=before.failed_again + 1)
+        else:
+            counts = before._replace(failed=before.failed + 1)
+        self.counts[call.session.listener] = counts
 
     def _out_of_place(self, call: SaslAuthenticate) -> None:
         """A token without a handshake."""
@@ -305,7 +329,7 @@ class Authentication:
     ) -> None:
         """Answers when the delay is over, and closes the connection. A token gets no answer: it has no error code."""
         self._conversations.pop(call.request.connection_id, None)
-        self._count(call.session.listener, failed=1)
+        self._count_failure(call)
         self._refused.add(call.request.connection_id)
         self._note(call, mechanism, claimed, reason)
 
