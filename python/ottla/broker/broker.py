@@ -117,6 +117,7 @@ class Broker:
         if is_measured:
             self.server.hub.measure(logs.directories.traffic)
         self.serving = Serving(self.server, nursery, lambda: self.config, is_measured=is_measured)
+        self.serving.audit = audit
         self.authentication = parts.authentication(self, self.server.hub, self.serving.users)
         self.access = Access(settings.config)
         self.addresses = Addresses(settings.config, self.server, self.authentication, self.access)

@@ -22,7 +22,7 @@ from tests.metrics.scraped import scrape
 from tests.peers.certificates import certified
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
-from tests.support.tls import is_served, store
+from tests.support.tls import context, is_served, store
 from tests.support.waiting import PATIENCE_S, eventually
 
 SECRET = "a-secret-that-is-long"
@@ -35,6 +35,7 @@ class Audited:
     path: Path
     metrics: int
     tls: int
+    trusted: str
 
     def text(self) -> str:
         return self.path.read_text() if self.path.exists() else ""
@@ -60,13 +61,14 @@ class Audited:
 
 def started(brokers: Brokers, folder: Path, **others: object) -> Audited:
     folder.mkdir(parents=True)
+    own = certified("broker", hosts=["localhost"])
     plaintext, sasl, tls, metrics = (free_port() for _ in range(4))
     given = settings(plaintext, sasl, ("alice", "root"), **others)
     given["listeners"] = f"{given['listeners']},TLS://127.0.0.1:{tls}"
     given["listener.security.protocol.map"] = f"{given['listener.security.protocol.map']},TLS:SSL"
     given |= {
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": store(folder / "broker.pem", certified("broker", hosts=["localhost"])),
+        "ssl.keystore.location": store(folder / "broker.pem", own),
         "listener.name.sasl.plain.sasl.jaas.config": (
             f'{PLAIN} required user_alice="p" user_root="p" user_carol="{SECRET}";'
         ),
@@ -74,7 +76,7 @@ def started(brokers: Brokers, folder: Path, **others: object) -> Audited:
         "metrics.listener": f"127.0.0.1:{metrics}",
     }
     broker = brokers(port=plaintext, settings=given, environment=ENVIRONMENT)
-    return Audited(broker, Ruled(plaintext, sasl), folder / "audit.log", metrics, tls)
+    return Audited(broker, Ruled(plaintext, sasl), folder / "audit.log", metrics, tls, own.certificate_pem)
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +152,27 @@ def test_a_tls_handshake_that_fails_is_written(audited: Audited) -> None:
     line = audited.line(mechanism="TLS")
     assert line["reason"].startswith("the TLS handshake failed: ")
     assert line["listener"] == "TLS"
+
+
+def test_certificates_that_give_a_name_and_those_that_give_none(brokers: Brokers, tmp_path: Path) -> None:
+    authority = certified("authority")
+    (tmp_path / "trusted.pem").write_text(authority.certificate_pem)
+    audited = started(
+        brokers,
+        tmp_path / "named",
+        audit_log_allowed="true",
+        listener_name_tls_ssl_client_auth="required",
+        listener_name_tls_ssl_truststore_type="PEM",
+        listener_name_tls_ssl_truststore_location=tmp_path / "trusted.pem",
+        listener_name_tls_ssl_principal_mapping_rules="RULE:^CN=(known)$/$1/",
+    )
+    for name in ("known", "other"):
+        made = context(audited.trusted, tmp_path / "own.pem", certified(name, authority))
+        assert is_served(audited.tls, made) is (name == "known")
+    assert audited.line(mechanism="TLS", user="known")["allowed"] is True
+    line = audited.line(mechanism="TLS", user=None)
+    assert "applies to the name CN=other in the client's certificate" in line["reason"]
+    assert line["allowed"] is False
 
 
 def test_who_speaks_before_it_said_who_it_is_is_written(audited: Audited) -> None:

@@ -32,6 +32,7 @@ from ottla.logging_setup import VALUE_MAX, Secrets
 
 if TYPE_CHECKING:
     from ottla._core import Disconnected
+    from ottla.broker.session import Session
     from ottla.config import BrokerConfig
 
 #: In the reasons of the hub for the end of a connection whose TLS handshake has failed.
@@ -137,6 +138,13 @@ class Audit:
 
         if reason is not None or self.notes_allowed:
             self._note("authentication", address, (listener, mechanism, user, reason), fields)
+
+    def certificate(
+        self, session: Session, client_id: str, *, user: str | None = None, reason: str | None = None
+    ) -> None:
+        """A client has shown a certificate, which gives it a name; or has none, for a reason."""
+        address = host_of(session.address[0])
+        self.authentication(address, session.listener, client_id, mechanism="TLS", user=user, reason=reason)
 
     def disconnected(self, event: Disconnected, *, awaited: bool) -> None:
         """A connection has ended. `awaited`: its client had still to say who it is, and was not refused before."""
