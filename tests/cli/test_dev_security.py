@@ -15,6 +15,7 @@ from ottla.cli._dev_security import DevSecurity
 from ottla.config import BrokerConfig, properties
 from tests.broker.authorization.ruled import ENVIRONMENT
 from tests.cli.conftest import Ottla
+from tests.peers.apache import tool
 from tests.peers.ottla import Broker, Brokers
 from tests.support import shown
 from tests.support.readme import block
@@ -66,6 +67,17 @@ def test_the_page(brokers: Brokers, ottla: Ottla, tmp_path: Path) -> None:
     create[file] = str(tmp_path / create[file])
     create[create.index("-b") + 1] = broker.bootstrap
     assert "orders" in ottla(*create).out
+
+
+@pytest.mark.java
+def test_kafkas_own_tools_take_the_file(brokers: Brokers, tmp_path: Path) -> None:
+    broker = started(brokers, tmp_path / "data")
+    given = ("--bootstrap-server", broker.bootstrap, "--topic", "orders")
+    file = str(tmp_path / "data-security" / "client.properties")
+    tool("2.7.2", "topics", *given, "--create", "--command-config", file)
+    tool("2.7.2", "console-producer", *given, "--producer.config", file, stdin="value\n")
+    read = ("--consumer.config", file, "--from-beginning", "--max-messages", "1")
+    assert tool("2.7.2", "console-consumer", *given, *read) == "value\n"
 
 
 def test_secrets_are_for_their_owner_alone(brokers: Brokers, tmp_path: Path) -> None:

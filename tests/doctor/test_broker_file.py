@@ -81,6 +81,19 @@ def test_names_that_clients_are_told(machine: Machine, host: str, is_covered: bo
         assert "is for *.a.org, ::1, broker.example.org" in wrong[0]
 
 
+def test_the_certificate_of_the_metrics(machine: Machine) -> None:
+    own = store(machine.folder / "metrics.pem", certified("metrics", hosts=["127.0.0.1"]))
+    own.chmod(0o600)
+    report = machine.look(
+        metrics__listener="127.0.0.2:9404",
+        metrics__security__protocol="SSL",
+        listener__name__metrics__ssl__keystore__location=own,
+    )
+    found = [each.found for each in report.findings if each.check == CERTIFICATES]
+    assert any("listener METRICS://127.0.0.2:9404: " in each and "CN=metrics expires on" in each for each in found)
+    assert any("are told to connect to 127.0.0.2, and " in each for each in found)
+
+
 def test_an_open_listener_beside_secured_ones(machine: Machine) -> None:
     given = "SASL_SSL://0.0.0.0:9092,PLAINTEXT://{}:9093"
     told = "SASL_SSL://broker.example.org:9092,PLAINTEXT://broker.example.org:9093"

@@ -117,6 +117,9 @@ def _host(text: str) -> x509.GeneralName:
 def _is_good(file: Path, hosts: Collection[str]) -> bool:
     """True if the certificate is for these hosts, and for a while yet."""
     found = x509.load_pem_x509_certificate(file.read_bytes())
-    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return False
     is_for_all = {_host(each) for each in hosts} <= set(names)
     return is_for_all and found.not_valid_after_utc > datetime.now(UTC) + timedelta(days=RENEW_DAYS)

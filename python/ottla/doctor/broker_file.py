@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ from ottla.broker.authentication import listeners as sasl
 from ottla.broker.authentication.logins import login
 from ottla.broker.authorization.authorizer import ALLOW_EVERYONE
 from ottla.broker.authorization.authorizer import SETTING as AUTHORIZER
-from ottla.config import BrokerConfig, ConfigError, Endpoint
+from ottla.config import BrokerConfig, ConfigError, Endpoint, parse_address
 from ottla.doctor import certificates
 from ottla.doctor.findings import Report, some
 
@@ -59,7 +60,7 @@ def check(report: Report, file: str, now: datetime | None = None) -> None:
 
 def _check_certificates(report: Report, config: BrokerConfig, now: datetime) -> None:
     is_fine = True
-    secured = [each for each in config.listeners if each.protocol.endswith("SSL")]
+    secured = [*_with_tls(config)]
     for endpoint in secured:
         try:
             loaded = tls.of_listener(config, endpoint)
@@ -85,6 +86,17 @@ def _check_certificates(report: Report, config: BrokerConfig, now: datetime) -> 
             )
     if secured and is_fine:
         report.ok(CERTIFICATES, f"those of {some([each.name for each in secured])} are valid, and have the right names")
+
+
+def _with_tls(config: BrokerConfig) -> Iterator[Endpoint]:
+    """The listeners with TLS, that of the metrics included."""
+    for endpoint in config.listeners:
+        if endpoint.protocol.endswith("SSL"):
+            yield endpoint
+    text = config.get_str("metrics.listener") or ""
+    if config.get_str("metrics.security.protocol") == "SSL" and text:
+        with suppress(ValueError):
+            yield Endpoint("METRICS", *parse_address(text), "SSL")
 
 
 def _check_listeners(report: Report, config: BrokerConfig) -> None:
