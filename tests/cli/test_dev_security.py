@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ def read(file: Path) -> dict[str, Any]:
     return {entry.key: entry.value for entry in properties.read(file)}
 
 
+def _is_refused(client: AdminClient, errors: list[confluent_kafka.KafkaError]) -> bool:
+    client.poll(0.1)
+    return bool(errors)
+
+
 @pytest.mark.clients
 def test_clients_with_the_file_come_in_and_others_do_not(brokers: Brokers, ottla: Ottla, tmp_path: Path) -> None:
     broker = started(brokers, tmp_path / "data")
@@ -45,16 +51,16 @@ def test_clients_with_the_file_come_in_and_others_do_not(brokers: Brokers, ottla
     consumer = confluent_kafka.Consumer({**given, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["orders"])
     message = eventually("the record comes", lambda: consumer.poll(0.2))
+    assert message is not None
     assert message.value() == b"value"
     consumer.close()
-    assert (
-        "orders"
-        in ottla("topic", "list", "--command-config", str(folder / "client.properties"), "-b", broker.bootstrap).out
-    )
+    with_file = ("--command-config", str(folder / "client.properties"), "-b", broker.bootstrap)
+    assert "orders" in ottla("topic", "list", *with_file).out
     for wrong in ({"bootstrap.servers": broker.bootstrap}, {**given, "sasl.password": "another"}):
         errors: list[confluent_kafka.KafkaError] = []
-        stranger = AdminClient({**wrong, "error_cb": errors.append})
-        eventually("it is refused", lambda stranger=stranger, errors=errors: stranger.poll(0.1) or errors)
+        settings: dict[str, Any] = {**wrong, "error_cb": errors.append}
+        stranger = AdminClient(settings)
+        eventually("it is refused", partial(_is_refused, stranger, errors))
         with pytest.raises(confluent_kafka.KafkaException):
             stranger.list_topics(timeout=1)
 

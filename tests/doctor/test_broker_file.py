@@ -138,7 +138,7 @@ def test_rules(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "there is no authorizer" in only(machine.look(), RULES, Level.WARNING).found
     monkeypatch.setenv("OTTLA_ACL", "1")
     given = {AUTHORIZER_SETTING: AUTHORIZER, "super__users": "User:admin"}
-    report = machine.look(**given, allow__everyone__if__no__acl__found="true")
+    report = machine.look(None, **given, allow__everyone__if__no__acl__found="true")
     assert "allow.everyone.if.no.acl.found=true: everybody may do" in only(report, RULES, Level.WARNING).found
 
 

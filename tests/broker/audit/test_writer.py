@@ -1,6 +1,7 @@
 """Nobody waits for the audit log: its lines do, and some are lost."""
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,10 @@ def test_a_disk_that_stands_still_loses_lines_and_holds_up_nobody(tmp_path: Path
     assert writer.lost_total == 8
 
 
+def _has_lost(writer: Writer, count: int) -> bool:
+    return writer.lost_total == count
+
+
 def test_a_full_disk_is_said_once_and_its_end_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     disk = Disk(tmp_path / "audit.log")
     disk.goes_on.set()
@@ -48,7 +53,7 @@ def test_a_full_disk_is_said_once_and_its_end_too(tmp_path: Path, caplog: pytest
     writer = Writer(disk, retry_s=0)
     for count in (1, 2, 3):
         writer.put(b"line\n")
-        eventually("it is lost", lambda count=count: writer.lost_total == count)
+        eventually("it is lost", partial(_has_lost, writer, count))
     disk.is_full = False
     writer.put(b"here\n")
     eventually("it is written", lambda: writer.written_total == 1)
