@@ -17,7 +17,30 @@ RENEWED = "tests/broker/connections/test_tls_renewed.py"
 TOKENS = "tests/broker/authentication/test_oauthbearer.py"
 BETWEEN = "tests/broker/authentication/test_tls_between_brokers.py"
 
+DEV = "tests/cli/test_dev_security.py"
+
 MUTANTS = (
+    Mutant(
+        "security.keys-for-everybody",
+        "python/ottla/cli/_dev_certificates.py",
+        "os.O_EXCL, 0o600)",
+        "os.O_EXCL, 0o644)",
+        pytest=(f"{DEV}::test_secrets_are_for_their_owner_alone",),
+    ),
+    Mutant(
+        "security.each-start-makes-certificates",
+        "python/ottla/cli/_dev_certificates.py",
+        "if not broker_file.exists() or not _is_good(broker_file, hosts):",
+        "if True:",
+        pytest=(f"{DEV}::test_a_second_start_uses_the_same",),
+    ),
+    Mutant(
+        "security.a-tree-for-topics-that-lost-theirs",
+        "python/ottla/cli/_dev_security.py",
+        "    return is_there and any(each.is_dir() for each in directory.iterdir())\n",
+        "    return False\n",
+        pytest=(f"{DEV}::test_a_directory_that_has_lost_its_tree_gets_no_new_one",),
+    ),
     Mutant(
         "security.one-listener-is-not-looked-at",
         "python/ottla/config/security.py",

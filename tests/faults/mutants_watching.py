@@ -7,7 +7,30 @@ REPLICAS = "tests/metrics/test_replicas.py"
 FOLLOWING = "tests/replication/test_following.py"
 DOCTOR = "tests/doctor/test_doctor.py"
 
+ACCESS = "tests/broker/watching/test_access.py"
+
 MUTANTS = (
+    Mutant(
+        "watching.metrics-for-any-password",
+        "python/ottla/metrics/doors.py",
+        "return hmac.compare_digest(hashlib.sha256(given).digest(), self._digest) and scheme",
+        "return scheme",
+        pytest=(f"{ACCESS}::test_metrics_need_tls_and_the_password",),
+    ),
+    Mutant(
+        "watching.the-socket-of-a-broker-that-runs-is-taken",
+        "python/ottla/metrics/doors.py",
+        "        asking.setblocking(False)\n        try:\n            asking.connect(path)\n",
+        "        asking.setblocking(False)\n        try:\n            raise ConnectionRefusedError\n",
+        pytest=(f"{ACCESS}::test_a_socket_of_the_file_system",),
+    ),
+    Mutant(
+        "watching.a-certificate-that-is-no-good-is-taken",
+        "python/ottla/broker/watching/access.py",
+        '                logger.error("%s; new connections get the certificate of before", error)\n',
+        "                raise\n",
+        pytest=(f"{ACCESS}::test_a_renewed_certificate_is_taken",),
+    ),
     Mutant(
         "watching.events-wait-from-when-they-were-put-in-last",
         "python/ottla/controller/events.py",

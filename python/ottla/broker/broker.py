@@ -20,6 +20,7 @@ from ottla._core import Disconnected
 from ottla.broker import addresses, connection_limits, identity, leaving, loggers, parts, reconfiguration, untold
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
+from ottla.broker.audit.audit import Audit, kept
 from ottla.broker.authentication.between import Access
 from ottla.broker.authorization.authorizer import standing as authorizer_settings
 from ottla.broker.authorization.served_before import ServedBefore
@@ -98,6 +99,7 @@ class Broker:
         nursery: trio.Nursery,
         *,
         is_alone: bool,
+        audit: Audit | None = None,
     ) -> None:
         self.id = broker_id
         #: No other broker can be in its tree.
@@ -106,6 +108,8 @@ class Broker:
         self.tree = tree
         self.settings = settings
         self.logs = logs
+        #: Takes down who was let in and who was not; None if nobody wants to know.
+        self.audit = audit
         self.log = logging.getLogger("ottla.broker")
         self._nursery = nursery
         self.server = Server(parts.hub(settings.config), disconnected=self._disconnected)
@@ -113,6 +117,7 @@ class Broker:
         if is_measured:
             self.server.hub.measure(logs.directories.traffic)
         self.serving = Serving(self.server, nursery, lambda: self.config, is_measured=is_measured)
+        self.serving.audit = audit
         self.authentication = parts.authentication(self, self.server.hub, self.serving.users)
         self.access = Access(settings.config)
         self.addresses = Addresses(settings.config, self.server, self.authentication, self.access)
@@ -185,6 +190,7 @@ class Broker:
             addresses.check_new(config)
         at("opening the log directories and the coordination tree")
         async with (
+            kept(config) as audit,
             LogManager.open(config, is_alone=place is None) as logs,
             open_tree(config, logs, waits or trio.CancelScope(), adopt=adopt, shared=shared) as tree,
         ):
@@ -211,7 +217,8 @@ class Broker:
             await trio.to_thread.run_sync(logs.note_suspects, logs.suspects | logs.without_log)
             at("registering, and waiting for the controller")
             async with trio.open_nursery() as nursery:
-                broker = cls(broker_id, cluster_id, tree, settings, logs, belonging, nursery, is_alone=place is None)
+                parts_given = (tree, settings, logs, belonging, nursery)
+                broker = cls(broker_id, cluster_id, *parts_given, is_alone=place is None, audit=audit)
                 broker.log.info(
                     "broker %d of cluster %s, with %s", broker_id, cluster_id, _tree_of(config, place, logs)
                 )
@@ -283,6 +290,8 @@ class Broker:
     def _begin(self, nursery: trio.Nursery) -> None:
         """Starts the parts that need nothing of each other."""
         nursery.start_soon(self.deadlines.run)
+        if self.audit is not None:
+            nursery.start_soon(self.audit.run)
         nursery.start_soon(self.authentication.run)
         nursery.start_soon(self.logs.run)
         nursery.start_soon(self.replicas.moves.run)
@@ -342,6 +351,8 @@ class Broker:
 
     def _disconnected(self, event: Disconnected) -> None:
         self.replicas.disconnected(event.connection_id)
+        if self.audit is not None:
+            self.audit.disconnected(event, awaited=self.authentication.awaits(event.connection_id, event.listener))
         self.authentication.disconnected(event.connection_id)
 
     def _lag_max_ms(self) -> int:

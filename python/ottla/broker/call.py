@@ -101,7 +101,7 @@ class Call(Generic[Asked, Answer]):
     def rights(self) -> Rights | None:
         """The rights of the client; None if everybody may do everything. Raises NoPrincipal."""
         authorizer = self._serving.authorizer
-        return None if authorizer is None else authorizer.rights(self.session)
+        return None if authorizer is None else authorizer.rights(self.session, self.client_id, self.api.name)
 
     @property
     def client(self) -> Client:

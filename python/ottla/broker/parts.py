@@ -30,6 +30,7 @@ from ottla.replication.unclean_start import UncleanStart
 from ottla.transaction.service import Transactions
 
 if TYPE_CHECKING:
+    from ottla.broker.audit.audit import Audit
     from ottla.broker.authentication.between import Access
     from ottla.broker.authorization.store import Changed
     from ottla.broker.failing_directories import FailingDirectories
@@ -56,6 +57,7 @@ class Unfinished(Host, Protocol):
     is_alone: bool
     tree: Tree
     access: Access
+    audit: Audit | None
     logs: LogManager
     failing_directories: FailingDirectories
     peers: Peers
@@ -104,7 +106,7 @@ def authentication(broker: Unfinished, hub: Hub, users: dict[int, str]) -> Authe
     """The conversations with clients. Brokers with the same secret make the same decoys."""
     secret = broker.config.get_str(SECRET)
     decoys = Decoys(secret and f"{broker.cluster_id} {secret}")
-    return Authentication(hub, Credentials(decoys), users)
+    return Authentication(hub, Credentials(decoys), users, broker.audit)
 
 
 def authorizer(broker: Unfinished, changed: Changed) -> Authorizer | None:
@@ -113,7 +115,7 @@ def authorizer(broker: Unfinished, changed: Changed) -> Authorizer | None:
     if found is None:
         return None
     takes_prefixes = broker.config.inter_broker_protocol.has_prefixed_rules
-    return Authorizer(broker.tree, found, changed, takes_prefixes=takes_prefixes)
+    return Authorizer(broker.tree, found, changed, broker.audit, takes_prefixes=takes_prefixes)
 
 
 def _dialer(broker: Unfinished, client_id: str, timeout: str) -> Dialer:

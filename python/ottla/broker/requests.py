@@ -18,6 +18,7 @@ from ottla import wire
 from ottla.broker import api
 from ottla.broker.authorization.gate import guarded
 from ottla.broker.call import AnyCall, Call
+from ottla.broker.principals import NoPrincipal
 from ottla.net.server import about
 from ottla.wire.k00_produce import PRODUCE
 from ottla.wire.k01_fetch import FETCH
@@ -93,8 +94,7 @@ class Requests:
             if self._is_logged:
                 _log(call)
             if request.awaits_principal:
-                call.session.principal  # noqa: B018  # raises where it is nobody
-                request.know_principal()
+                self._know(call)
             if way.api.is_between_brokers and not call.session.may_be_broker:
                 call.refuse(_for_brokers(call, self._serving.config.listeners_between_brokers))
             elif (quotas := self._serving.quotas) is not None and _has_quotas(call):
@@ -103,6 +103,19 @@ class Requests:
                 self._serve(way, call)
         except BaseException as error:
             call.fail(error)
+
+    def _know(self, call: AnyCall) -> None:
+        """The first request of a client that has shown a certificate. Raises NoPrincipal where it is nobody's."""
+        audit = self._serving.audit
+        try:
+            principal = call.session.principal
+        except NoPrincipal as error:
+            if audit is not None:
+                audit.certificate(call.session, call.client_id, reason=str(error))
+            raise
+        if audit is not None:
+            audit.certificate(call.session, call.client_id, user=principal)
+        call.request.know_principal()
 
     def _serve(self, way: Way, call: AnyCall) -> None:
         if call.is_large and call.api.key not in DECODED_BY_HANDLERS:

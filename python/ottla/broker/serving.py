@@ -10,6 +10,7 @@ import trio
 from ottla.broker.request_memory import RequestMemory
 
 if TYPE_CHECKING:
+    from ottla.broker.audit.audit import Audit
     from ottla.broker.authorization.authorizer import Authorizer
     from ottla.broker.quotas.clients import ClientQuotas
     from ottla.config import BrokerConfig
@@ -29,6 +30,7 @@ class Serving:
 
     __slots__ = (
         "_config",
+        "audit",
         "authorizer",
         "is_measured",
         "large_answers",
@@ -51,6 +53,8 @@ class Serving:
         self.large_answers: Final = trio.CapacityLimiter(LARGE_ANSWERS_AT_ONCE)
         #: The quotas of clients while there is any, else None: then nothing is measured.
         self.quotas: ClientQuotas | None = None
+        #: Takes down who was let in and who was not; None if nobody wants to know.
+        self.audit: Audit | None = None
         #: Says who may do what; None if everybody may do everything.
         self.authorizer: Authorizer | None = None
         self._config = config

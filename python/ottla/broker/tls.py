@@ -85,8 +85,11 @@ def _stamp(path: str) -> Stamp:
 
 def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Loaded | None:
     """The certificate, key and rules of the listener's connections; None if they are plain. Raises ConfigError."""
-    if not endpoint.protocol.endswith("SSL"):
-        return None
+    return read(config, endpoint)[0] if endpoint.protocol.endswith("SSL") else None
+
+
+def read(config: BrokerConfig, endpoint: Endpoint) -> tuple[Loaded, Parts]:
+    """The same of a listener with TLS, and the PEM that it is made of. Raises ConfigError."""
     own = _Settings(config, endpoint)
     files = stamps(own.paths())
     keys, chain = own.keystore()
@@ -101,7 +104,7 @@ def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Loaded | None:
         raise own.wrong(
             name, f"{name} is not set, and {own.name('ssl.client.auth')}={asks}: no certificate could be accepted"
         )
-    given: _Given = {
+    given: Parts = {
         "certificates": "".join(chain.pem.of("CERTIFICATE")),
         "key": "".join(keys.pem.of("PRIVATE KEY")),
         "trusted": "".join(trusted.pem.of("CERTIFICATE")) if trusted else "",
@@ -119,7 +122,7 @@ def of_listener(config: BrokerConfig, endpoint: Endpoint) -> Loaded | None:
     except ValueError as error:
         raise own.wrong(rules, f"{rules}: {error}") from None
     digest = hashlib.sha256(repr(given).encode()).digest()
-    return Loaded(made, chain.pem.of("CERTIFICATE"), chain.place, digest, files)
+    return Loaded(made, chain.pem.of("CERTIFICATE"), chain.place, digest, files), given
 
 
 def to_others(config: BrokerConfig, endpoint: Endpoint) -> Encryption:
@@ -209,8 +212,8 @@ class Encryption(NamedTuple):
     files: dict[str, Stamp]
 
 
-class _Given(TypedDict):
-    """The arguments of `Tls`."""
+class Parts(TypedDict):
+    """The arguments of `ottla._core.Tls`: PEM, the key among it."""
 
     certificates: str
     key: str

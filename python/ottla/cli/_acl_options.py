@@ -75,7 +75,7 @@ def address(context: click.Context, parameter: click.Parameter, value: str | Non
 def _address(context: click.Context, parameter: click.Parameter, text: str) -> str:
     from ipaddress import ip_address
 
-    from ottla.broker.authorization.authorizer import host_of
+    from ottla.broker.hosts import host_of
 
     try:
         ip_address(text)

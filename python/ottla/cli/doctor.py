@@ -43,6 +43,13 @@ _MARKS = {"ok": ("✓", "green"), "skipped": ("-", "bright_black"), "warning": (
 @click.option(
     "--mirror", "mirror_file", metavar="FILE", help="Also look at the mirrors of this file of `ottla mirror`."
 )
+@click.option(
+    "--config",
+    "broker_file",
+    type=click.Path(),
+    metavar="FILE",
+    help="Look at the security of a broker's server.properties on this machine; at a cluster only if one is named.",
+)
 @partial(client_options_with, timeout_ms=5_000)
 def command(
     target: str | None,
@@ -52,6 +59,7 @@ def command(
     migrates: bool,
     zookeeper: str | None,
     mirror_file: str | None,
+    broker_file: str | None,
     bootstrap: str,
     timeout_ms: int,
 ) -> int:
@@ -62,6 +70,7 @@ def command(
     """
     from ottla.cli._interrupts import run
     from ottla.doctor.examine import Options, examine_all
+    from ottla.doctor.findings import Report
 
     at_most_one({"HOST:PORT": target is not None, "--bootstrap": on_command_line("bootstrap")})
     addresses = parsed_bootstrap(target or bootstrap, "HOST:PORT" if target else "--bootstrap")
@@ -76,7 +85,12 @@ def command(
         zookeeper=zookeeper,
         mirrors=None if mirror_file is None else _mirrors(mirror_file),
     )
-    report = run(partial(examine_all, addresses, options))
+    if broker_file is not None and target is None and not on_command_line("bootstrap"):
+        report = Report(broker_file)
+    else:
+        report = run(partial(examine_all, addresses, options))
+    if broker_file is not None:
+        _look_at(report, broker_file)
     if as_json:
         from ottla.cli._output import print_json
 
@@ -84,6 +98,12 @@ def command(
     else:
         _print(report)
     return report.exit_code
+
+
+def _look_at(report: Report, file: str) -> None:
+    from ottla.doctor import broker_file
+
+    broker_file.check(report, file)
 
 
 def _mirrors(file: str) -> Mirrors:

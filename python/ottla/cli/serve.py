@@ -13,6 +13,7 @@ from ottla.cli._settings import assignments, not_empty, zookeeper_servers
 
 if TYPE_CHECKING:
     from ottla.broker import Started
+    from ottla.cli._dev_security import DevSecurity
     from ottla.config.broker import BrokerConfig
 
 
@@ -53,6 +54,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Make topics from the folders of a data directory whose coordination tree is lost; once.",
 )
+@click.option(
+    "--dev-security",
+    is_flag=True,
+    help="For trying: TLS, a user and files for clients, made beside the data directory. Needs the extra `security`.",
+)
 @click.option("--hints", is_flag=True, help="When it serves, say on stderr how to produce and consume.")
 def command(
     data_dir: str | None,
@@ -64,6 +70,7 @@ def command(
     log_level: str,
     log_format: str | None,
     metrics_port: int | None,
+    dev_security: bool,
     hints: bool,
     adopt: bool,
 ) -> None:
@@ -88,7 +95,7 @@ def command(
             "logging.format": log_format,
         }
         overrides |= {name: value for name, value in options.items() if value is not None}
-        config = _config(file, overrides, metrics_port)
+        config, security = _secured(file, overrides, metrics_port, dev_security=dev_security)
     if adopt and config.zookeeper:
         raise click.UsageError("--adopt makes the tree of a broker without ZooKeeper; zookeeper.connect is set")
     _log_to_stderr(log_level, config)
@@ -110,12 +117,11 @@ def command(
         Freezer().start()
         gc.enable()
         address = f"0.0.0.0{broker.address}" if broker.address.startswith(":") else broker.address
+        if security is not None:
+            security.tell(address)
         click.echo(f"ottla ready: broker {broker.id} at {address}")
         if hints:
-            from ottla.cli._hints import called
-            from ottla.cli._hints import hints as text
-
-            click.echo("\n" + text(address, config.data_directories[0], called()), err=True)
+            _hint(address, config)
 
     try:
         with explained(lambda: "the broker stopped" if is_serving else "cannot start the broker", TreeError):
@@ -124,6 +130,25 @@ def command(
         if not problem.message.endswith("does a broker run on it?"):
             raise
         raise click.ClickException(f"{problem.message} --data-dir names another directory") from None
+
+
+def _secured(
+    file: str | None, overrides: dict[str, str], metrics_port: int | None, *, dev_security: bool
+) -> tuple[BrokerConfig, DevSecurity | None]:
+    """The settings of the broker, with those of --dev-security if that is wanted."""
+    config = _config(file, overrides, metrics_port)
+    if not dev_security:
+        return config, None
+    from ottla.cli._dev_security import DevSecurity
+
+    security = DevSecurity(config)
+    return _config(file, overrides | security.prepare(), metrics_port), security
+
+
+def _hint(address: str, config: BrokerConfig) -> None:
+    from ottla.cli._hints import called, hints
+
+    click.echo("\n" + hints(address, config.data_directories[0], called()), err=True)
 
 
 def _config(file: str | None, overrides: dict[str, str], metrics_port: int | None) -> BrokerConfig:

@@ -9,13 +9,13 @@ import click
 
 from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._first_start import asks_no_broker, first_start_options, in_tree
+from ottla.cli._first_start import asks_no_broker, first_start_options
 from ottla.cli._output import columns, print_json
+from ottla.cli._stored_users import write_user
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.user_admin import Credentials
-    from ottla.coordination.tree import Tree
 
 NAMES = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -95,15 +95,8 @@ def add(
 
         await UserAdmin(cluster).set_password(user, password, mechanisms or NAMES, iterations)
 
-    async def write(tree: Tree) -> None:
-        from ottla.broker.authentication.first_user import set_password
-        from ottla.broker.scram import Mechanism
-
-        kinds = [each for each in Mechanism if each.setting in (mechanisms or NAMES)]
-        await set_password(tree, user, password, kinds, iterations)
-
     if has_no_broker:
-        in_tree(doing, data_dir, zookeeper, write)
+        write_user(doing, data_dir, zookeeper, user, password, mechanisms or NAMES, iterations)
     else:
         with_cluster(doing, bootstrap, timeout_ms, work)
     click.echo(f"user {user} can come in by {' and '.join(mechanisms or NAMES)}")

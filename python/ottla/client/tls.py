@@ -82,7 +82,7 @@ def _context(security: Security, states: tuple[tuple[int, int], ...]) -> ssl.SSL
     if (own := stores.own(security)) is not None:
         text, password, where = own
         try:
-            with _private_file(text) as path:
+            with private_file(text) as path:
                 made.load_cert_chain(path, password=password or "")
         except ssl.SSLError as problem:
             wrong = "" if password is None else "; is ssl.key.password right?"
@@ -118,7 +118,7 @@ def _name(suite: str) -> str:
 
 
 @contextmanager
-def _private_file(text: str) -> Iterator[str]:
+def private_file(text: str) -> Iterator[str]:
     """A path that the library can read a key from, which it takes from nowhere else: memory where there is such a
     thing (Linux), else a file of ours alone that is gone at once.
     """

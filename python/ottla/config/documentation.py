@@ -212,10 +212,26 @@ _BROKER = {
         "level, logger, message and the fields that it is about. Values are cut after 300 characters; of each kind of "
         "line 100 are written at once and then one a second, which says how many more there were."
     ),
+    "audit.log.allowed": "Whether the audit log also says what was allowed, and who has said who it is.",
+    "audit.log.file": (
+        "The file to which the broker writes who was denied what, and who could not say who it is: docs/audit.md. "
+        "Without it there is no audit log."
+    ),
+    "audit.log.files": "How many files of the audit log there are at most: the one that is written, and older ones.",
+    "audit.log.max.bytes": "From which size on the audit log begins a new file.",
     "metrics.listener": (
-        "HOST:PORT at which /metrics (for Prometheus), /healthz and /readyz are served over HTTP, without encryption "
-        "or passwords; port 0 takes a free one, and :PORT alone is that of 127.0.0.1. Needs the packages of the "
-        "extra `metrics`. Without metrics.listener nothing is measured. docs/metrics.md lists the metrics."
+        "HOST:PORT at which /metrics (for Prometheus), /healthz and /readyz are served over HTTP; port 0 takes a free "
+        "one, and :PORT alone is that of 127.0.0.1. unix:PATH is a socket of the file system. Needs the packages of "
+        "the extra `metrics`. Without metrics.listener nothing is measured. docs/metrics.md lists the metrics."
+    ),
+    "metrics.password.file": "The file whose first line is the password of metrics.user.",
+    "metrics.security.protocol": (
+        "How metrics.listener is secured: PLAINTEXT, or SSL with a certificate that listener.name.metrics.ssl.* or "
+        "ssl.* name."
+    ),
+    "metrics.user": (
+        "The name that /metrics is only given to, with the password in metrics.password.file (HTTP basic "
+        "authentication). /healthz and /readyz need none."
     ),
     "security.settings.ignored": (
         "Settings that ask for protection which Ottla does not have, and which are to be ignored instead of refused. "

@@ -14,6 +14,10 @@ from ottla.config.table import SYNONYMS, TOPIC_SETTINGS
 # Read by their names.
 _READ: Final = frozenset(
     {
+        "audit.log.allowed",
+        "audit.log.file",
+        "audit.log.files",
+        "audit.log.max.bytes",
         "auto.create.topics.enable",
         "auto.leader.rebalance.enable",
         "broker.early.removal.enable",
@@ -61,6 +65,9 @@ _READ: Final = frozenset(
         "max.connections.per.ip.overrides",
         "max.incremental.fetch.session.cache.slots",
         "metrics.listener",
+        "metrics.password.file",
+        "metrics.security.protocol",
+        "metrics.user",
         "num.partitions",
         "num.replica.alter.log.dirs.threads",
         "num.recovery.threads.per.data.dir",

@@ -113,8 +113,9 @@ def base_name(name: str) -> str:
 def absent(config: Layers) -> set[str]:
     """The reasons for which settings have no effect that would have one with other settings."""
     protocols = {endpoint.protocol for endpoint in config.listeners}
+    protocols_with_tls = {*protocols, config.get_str("metrics.security.protocol") or ""}
     is_so = {
-        _WITHOUT_TLS: not any(each.endswith("SSL") for each in protocols),
+        _WITHOUT_TLS: not any(each.endswith("SSL") for each in protocols_with_tls),
         _WITHOUT_SASL: not any(each.startswith("SASL") for each in protocols),
         _ZOOKEEPER_WITHOUT_TLS: config.zookeeper is None or not config.get_bool("zookeeper.ssl.client.enable"),
         _WITHOUT_AUTHORIZER: not has_authorizer(config),

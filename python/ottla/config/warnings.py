@@ -63,8 +63,15 @@ def _exposed(config: Layers) -> Iterator[str]:
             f"can connect may {allowed}; name one address, such as 127.0.0.1, or let a firewall decide who can connect"
         )
     address = config.get_str("metrics.listener") or ""
-    if address.rpartition(":")[0].strip("[]") in ("0.0.0.0", "::"):
+    host, has_password = address.rpartition(":")[0].strip("[]"), bool(config.get_str("metrics.user"))
+    if host in ("0.0.0.0", "::") and not has_password:
         yield f"metrics.listener={address} listens on every address of this machine, without a password"
+    is_local = address.startswith("unix:") or host in ("", "127.0.0.1", "::1", "localhost")
+    if has_password and not is_local and config.get_str("metrics.security.protocol") != "SSL":
+        yield (
+            f"metrics.listener={address}: the password of metrics.user goes over the network in plain text; "
+            "metrics.security.protocol=SSL encrypts it"
+        )
 
 
 def _asks_who_comes(config: Layers, endpoint: Endpoint) -> bool:

@@ -13,7 +13,18 @@ import trio
 from ottla.client.cluster import Address
 from ottla.client.connection import Connection
 from ottla.client.security import Security
-from ottla.doctor import brokers, clock, groups, migration, partitions, settings, throttles, transactions
+from ottla.doctor import (
+    brokers,
+    certificates,
+    clock,
+    groups,
+    migration,
+    partitions,
+    rules,
+    settings,
+    throttles,
+    transactions,
+)
 from ottla.doctor.brokers import Cluster
 from ottla.doctor.findings import Report
 from ottla.doctor.reach import Speaks, addresses, connect, speaks, why
@@ -83,6 +94,7 @@ async def _inside(report: Report, cluster: Cluster, options: Options) -> None:
         settings.check_settings,
         settings.check_topics,
         settings.check_understood,
+        rules.check_rules,
         throttles.check_throttles,
         transactions.check_open,
     ]
@@ -144,6 +156,8 @@ async def _reach(report: Report, host: str, port: int, options: Options) -> list
     what = await speaks(listening[0], port, options.timeout_s)
     if what is brokers.expected(options.security):
         report.ok("protocol", "a Kafka broker answers" if what is Speaks.KAFKA else "TLS is spoken, as it should be")
+        if what is Speaks.TLS:
+            await certificates.check_shown(report, host, port, options.timeout_s)
         return listening
     words = {
         Speaks.KAFKA: (

@@ -85,6 +85,13 @@ ALERTS: Final = (
         "nothing of {{ $value }} topics is deleted or compacted on {{ $labels.instance }}",
     ),
     Alert(
+        "OttlaAuditLinesLost",
+        "increase(ottla_audit_lines_lost_total[1h]) > 0",
+        0,
+        WARNING,
+        "{{ $labels.instance }} could not write lines of its audit log",
+    ),
+    Alert(
         "OttlaUnderReplicated",
         "kafka_server_replicamanager_underreplicatedpartitions > 0",
         10,

@@ -389,6 +389,19 @@ NOT_AUTHENTICATED: Final = _ours(
     ("listener",),
     "Clients that could not: the handshake failed, or SASL did; Kafka's failed-authentication-total.",
 )
+AUTHENTICATED_AGAIN: Final = _ours(
+    "successful_reauthentication_total", COUNTER, ("listener",), "Clients that said again who they are (KIP-368)."
+)
+NOT_AUTHENTICATED_AGAIN: Final = _ours(
+    "failed_reauthentication_total", COUNTER, ("listener",), "Clients that were to say it again, and could not."
+)
+WITHOUT_AGAIN: Final = _ours(
+    "successful_authentication_no_reauth_total", COUNTER, ("listener",), "Clients that are too old to say it again."
+)
+AUDITED: Final = _ours("audit_lines_total", COUNTER, (), "Lines that were written to the audit log.")
+NOT_AUDITED: Final = _ours(
+    "audit_lines_lost_total", COUNTER, (), "Lines of the audit log that its disk did not take, or not in time."
+)
 THROTTLED: Final = _ours(
     "replication_throttled_bytes_total",
     COUNTER,
@@ -470,6 +483,11 @@ FAMILIES: Final = (
     ACCEPTED,
     AUTHENTICATED,
     NOT_AUTHENTICATED,
+    AUTHENTICATED_AGAIN,
+    NOT_AUTHENTICATED_AGAIN,
+    WITHOUT_AGAIN,
+    AUDITED,
+    NOT_AUDITED,
     BUSY,
     FREE,
     DISK,

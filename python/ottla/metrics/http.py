@@ -2,26 +2,26 @@
 
 That it is the broker's loop is the point of /healthz: an answer means that the loop turns.
 
-The port has no passwords, and the process behind it has clients to serve. So everything that somebody can do here has a
-bound: connections, the time that a request takes to come and an answer takes to be read, and the memory of answers that
-nobody reads. It speaks HTTP/1.1 alone. A scrape is written to memory first, between other work of the loop, and sent
-then: a client that does not read holds up nobody else.
+The port may have TLS, and a password for /metrics (`doors`). The process behind it has clients to serve, so everything
+that somebody can do here has a bound: connections, the time that a request takes to come and an answer takes to be
+read, and the memory of answers that nobody reads. It speaks HTTP/1.1 alone. A scrape is written to memory first,
+between other work of the loop, and sent then: a client that does not read holds up nobody else.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
-import socket
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import h11
 import trio
 import trio.abc
 
-from ottla.metrics import exposition
+from ottla.metrics import doors, exposition
+from ottla.metrics.doors import Secured
 from ottla.slices import Slices
 
 if TYPE_CHECKING:
@@ -44,8 +44,14 @@ ANSWER_S: Final = 30.0
 SCRAPES_MAX: Final = 8
 #: Bytes of answers that are being sent, from which on scrapes are sent away.
 SENDING_BYTES_MAX: Final = 64 * 1024 * 1024
-#: Every address of the machine.
-WILDCARDS: Final = ("", "0.0.0.0", "::")
+#: How long the end of TLS may take to be sent.
+CLOSE_S: Final = 1.0
+#: An answer to a wrong password comes so much later.
+REFUSAL_S: Final = 0.1
+OPEN: Final = Secured()
+#: Those who ask whether a broker lives have no password, as a rule.
+UNGUARDED: Final = ("/healthz", "/readyz")
+CHALLENGE: Final = ("www-authenticate", 'Basic realm="ottla", charset="UTF-8"')
 
 
 class Watched(Protocol):
@@ -61,8 +67,9 @@ class Watched(Protocol):
 class Answer:
     """An answer of which all is known."""
 
-    def __init__(self, status: int, content_type: str, pieces: list[bytes]) -> None:
+    def __init__(self, status: int, content_type: str, pieces: list[bytes], *headers: tuple[str, str]) -> None:
         self.status = status
+        self.headers = headers
         self.content_type = content_type
         self.pieces = pieces
         self.length = sum(map(len, pieces))
@@ -117,8 +124,9 @@ class Pages:
 
 
 class _Connections:
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: Pages, secured: Secured = OPEN) -> None:
         self._pages = pages
+        self._secured = secured
         self._count = 0
         #: Those without a request, the longest first.
         self._idle: dict[trio.CancelScope, None] = {}
@@ -131,15 +139,29 @@ class _Connections:
         self._count += 1
         try:
             connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
-            async with stream:
+            if self._secured.tls is not None:
+                stream = trio.SSLStream(stream, self._secured.tls(), server_side=True, https_compatible=True)
+            try:
                 wait_s = HEAD_S
                 while await self._exchange(stream, connection, wait_s):
                     connection.start_next_cycle()
                     wait_s = IDLE_S
+            finally:
+                with trio.move_on_after(CLOSE_S):
+                    await stream.aclose()
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             pass
         finally:
             self._count -= 1
+
+    async def _answer(self, request: h11.Request) -> Answer:
+        path, login = request.target.decode("latin-1"), self._secured.login
+        if login is not None and path.partition("?")[0] not in UNGUARDED:
+            given = next((value.decode("latin-1") for name, value in request.headers if name == b"authorization"), None)
+            if not login.fits(given):
+                await trio.sleep(REFUSAL_S)
+                return Answer(401, "text/plain; charset=utf-8", [b"a name and a password are needed\n"], CHALLENGE)
+        return await self._pages.answer(request.method.decode(), path)
 
     def _end_idle(self) -> bool:
         """Ends a connection that nobody uses; False if there is none. Idle ones must not keep a scraper out, nor who
@@ -163,7 +185,7 @@ class _Connections:
                     self._idle.pop(idle, None)
             if request is None:
                 return False
-            answer = await self._pages.answer(request.method.decode(), request.target.decode("latin-1"))
+            answer = await self._answer(request)
             is_whole = type(connection.next_event()) is h11.EndOfMessage
         except h11.RemoteProtocolError as error:
             if connection.our_state is not h11.IDLE:
@@ -191,7 +213,11 @@ async def _request(stream: trio.abc.Stream, connection: h11.Connection, wait_s: 
 
 
 async def _send(stream: trio.abc.Stream, connection: h11.Connection, answer: Answer, *, is_head: bool) -> None:
-    headers = [("content-type", answer.content_type), ("content-length", str(answer.length))]
+    headers = [
+        ("content-type", answer.content_type),
+        ("content-length", str(answer.length)),
+        *answer.headers,
+    ]
     head = connection.send(h11.Response(status_code=answer.status, headers=headers))
     assert head is not None
     await stream.send_all(head)
@@ -200,31 +226,48 @@ async def _send(stream: trio.abc.Stream, connection: h11.Connection, answer: Ans
     await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
 
 
-async def _listeners(host: str, port: int) -> list[trio.SocketListener]:
-    """Each of the addresses that mean all takes both families where the system has IPv6, as where brokers listen."""
-    if host in WILDCARDS and socket.has_dualstack_ipv6():
-        try:
-            everywhere = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        except OSError as problem:
-            if host == "::" or problem.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-                raise
-        else:
-            everywhere.setblocking(False)
-            return [trio.SocketListener(trio.socket.from_stdlib_socket(everywhere))]
-    return await trio.open_tcp_listeners(port, host=host)
-
-
 async def serve(
-    watched: Watched, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+    watched: Watched,
+    host: str,
+    port: int,
+    secured: Secured = OPEN,
+    *,
+    task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serves until cancelled; started with the URL, when it listens. Raises OSError if the address is not to be had."""
     shown = f"[{host}]" if ":" in host else host
     try:
-        listeners = await _listeners(host, port)
+        listeners = await doors.tcp(host, port)
     except OSError as problem:
         why = problem.strerror or problem
         raise OSError(problem.errno, f"metrics.listener: cannot listen on {shown}:{port}: {why}") from None
-    url = f"http://{shown}:{listeners[0].socket.getsockname()[1]}"
+    scheme = "http" if secured.tls is None else "https"
+    url = f"{scheme}://{shown}:{listeners[0].socket.getsockname()[1]}"
+    await _serve(watched, listeners, url, secured, task_status)
+
+
+async def serve_unix(
+    watched: Watched, path: str, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """The same at a socket of the file system, which is gone in the end."""
+    try:
+        listeners = doors.unix(path)
+    except OSError as problem:
+        why = problem.strerror or problem
+        raise OSError(problem.errno, f"metrics.listener: cannot listen on {path}: {why}") from None
+    try:
+        await _serve(watched, listeners, f"{doors.UNIX}{path}", OPEN, task_status)
+    finally:
+        Path(path).unlink(missing_ok=True)
+
+
+async def _serve(
+    watched: Watched,
+    listeners: list[trio.SocketListener],
+    url: str,
+    secured: Secured,
+    task_status: trio.TaskStatus[str],
+) -> None:
     logger.info("metrics, healthz and readyz are at %s", url)
     task_status.started(url)
-    await trio.serve_listeners(_Connections(Pages(watched)).serve, listeners)
+    await trio.serve_listeners(_Connections(Pages(watched), secured).serve, listeners)

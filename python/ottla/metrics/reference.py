@@ -31,9 +31,10 @@ wildcards (`0.0.0.0`, `[::]`) take IPv4 and IPv6, and are a warning in the log.
 
 Without `metrics.listener` nothing is measured, and none of the packages for it is imported. With it, requests are
 counted and timed where they are read and answered, in Rust; everything else is looked up when somebody scrapes. The
-listener has no passwords and no encryption: keep it inside. It serves 64 connections at a time over HTTP/1.1. A
-request has 10 seconds to come, an answer 30 seconds to be read. Scrapes are written one after the other, between other
-work of the loop; while eight wait, or answers of 64 MB are being sent, others are answered 503.
+listener has neither encryption nor a password [unless you set them](#encryption-and-a-password). It serves 64
+connections at a time over HTTP/1.1. A request has 10 seconds to come, an answer 30 seconds to be read. Scrapes are
+written one after the other, between other work of the loop; while eight wait, or answers of 64 MB are being sent,
+others are answered 503.
 
 With 5,000 partitions a scrape takes the loop for 1.5 ms at a time
 (`pytest -s tests/metrics/test_replicas.py -k thousands`). Nobody looks through the partitions between scrapes.
@@ -50,6 +51,29 @@ to do about each alert is said in [operations](operations.md#alerts). A cluster 
 `/readyz` says no while the broker starts (opens its directories, recovers logs, registers, waits for the controller to
 hand it its partitions), while coordinators read `__consumer_offsets` or `__transaction_state`, while the session of the
 coordination tree is lost, when all log directories are out of use, and from the moment it is told to stop.
+
+## Encryption and a password
+
+```properties fragment
+metrics.listener=0.0.0.0:9404
+metrics.security.protocol=SSL
+listener.name.metrics.ssl.keystore.type=PEM
+listener.name.metrics.ssl.keystore.location=/etc/ottla/metrics.pem
+metrics.user=prometheus
+metrics.password.file=/etc/ottla/metrics.password
+```
+
+The settings of TLS are those of a listener that is called METRICS: `listener.name.metrics.ssl.*`, or `ssl.*` for all
+([tls.md](tls.md)); with `ssl.client.auth=required` scrapers need a certificate. Files that change are taken within
+seconds. The password is the first line of its file, of 8 characters at least; another one needs a restart. `/metrics`
+is only given with it. `/healthz` and `/readyz` need no password, since those who ask have none as a rule.
+
+Prometheus has the other side in its `scrape_configs`: `scheme: https`, `tls_config` with `ca_file`, and `basic_auth`
+with `username` and `password_file`.
+
+`metrics.listener=unix:/run/ottla/metrics.sock` serves all three at a socket of the file system instead, for an agent on
+the same machine (`curl --unix-socket /run/ottla/metrics.sock http://localhost/metrics`). Its owner and its group may
+connect (mode 0660).
 """
 
 SECTIONS: Final = {

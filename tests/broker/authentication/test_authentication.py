@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.authentication.authentication import GREETING_MS, TOKEN, TOKEN_BYTES_MAX, Authentication
+from ottla.broker.authentication.authentication import GREETING_MS, TOKEN, TOKEN_BYTES_MAX, Authentication, Counts
 from ottla.broker.authentication.listeners import Sasl
 from ottla.wire.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.wire.k36_sasl_authenticate import SaslAuthenticateRequest
@@ -78,7 +78,7 @@ async def test_the_gate_opens_before_the_answer(nursery: trio.Nursery) -> None:
     assert world.handshake() == [("answer", 0)]
     assert world.authenticate(RIGHT) == [("speak", None), ("answer", 0)]
     assert world.users == {1: "alice"}
-    assert world.authentication.counts == {"SASL": (1, 0)}
+    assert world.authentication.counts == {"SASL": (1, 0, 0, 0, 0)}
     world.authentication.disconnected(1)
     assert world.users == {}
     assert world.handshake(0) == [("tokens",), ("answer", 0)]
@@ -105,7 +105,7 @@ async def test_who_is_refused_is_told_when_the_delay_is_over(
         assert found == said
         assert world.authenticate(RIGHT) == [("end", "SaslAuthenticate without a SaslHandshake")]
         world.authentication.disconnected(1)
-    assert world.authentication.counts == {"SASL": (0, 3)}
+    assert world.authentication.counts == {"SASL": (0, 3, 0, 0, 0)}
 
 
 async def test_a_token_is_short(nursery: trio.Nursery, autojump_clock: trio.testing.MockClock) -> None:
@@ -132,3 +132,20 @@ async def test_who_may_begin_anew(nursery: trio.Nursery, autojump_clock: trio.te
             if code == 0:
                 assert world.authenticate(RIGHT) == [("speak", 5000), ("answer", 0)]
         assert found == answers
+
+
+async def test_those_who_say_again_who_they_are_are_counted_apart(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Kafka's Selector counts so, and clients that cannot do it by their version of SaslAuthenticate."""
+    world = World(nursery, SHORT)
+    world.handshake()
+    world.authenticate(RIGHT, 0)
+    assert world.authentication.counts["SASL"] == Counts(succeeded=1, without_again=1)
+    world.handshake()
+    world.authenticate(RIGHT)
+    assert world.authentication.counts["SASL"] == Counts(succeeded=1, without_again=1, succeeded_again=1)
+    await trio.sleep(2)
+    world.handshake()
+    world.authenticate(b"\0alice\0wrong")
+    assert world.authentication.counts["SASL"] == Counts(1, 0, 1, 1, 1)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.authorization.authorizer import host_of, standing
+from ottla.broker.authorization.authorizer import standing
 from ottla.broker.authorization.snapshot import Standing
+from ottla.broker.hosts import host_of
 from ottla.config import BrokerConfig, ConfigError
 from ottla.config.security import AUTHORIZERS, IGNORED
 from tests.broker.authorization.ruled import AUTHORIZER

@@ -78,8 +78,8 @@ class Guarded:
 
 
 @asynccontextmanager
-async def guarded(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Guarded]:
-    given = {name: str(value) for name, value in settings(0, 0, ("alice", "bob")).items()}
+async def guarded(path: Path, monkeypatch: pytest.MonkeyPatch, **others: str) -> AsyncIterator[Guarded]:
+    given = {name: str(value) for name, value in settings(0, 0, ("alice", "bob"), **others).items()}
     async with started(path, monkeypatch, **given) as one:
         await one.create("t")
         await one.create("u")
@@ -266,6 +266,14 @@ async def test_other_rules_end_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         assert broker.partition.lease is lease
         await broker.allow(rule("bob", Operation.READ, Resource.TOPIC, "t"))
         assert broker.partition.lease is None
+
+
+async def test_what_is_written_down_comes_to_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit = {"audit_log_file": str(tmp_path / "audit.log"), "audit_log_allowed": "true"}
+    async with guarded(tmp_path / "data", monkeypatch, **audit) as broker:
+        await broker.allow(READ, WRITE)
+        assert await broker.needed("alice", reads()) == MANY
+        assert await broker.needed("alice", writes()) == MANY
 
 
 async def test_no_number_is_given_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Bytes that strangers send to come in, and those that say who may do what: valid ones for each, and its errors.
+"""Bytes that strangers send to come in, and those that say who may do what: valid ones for each, and its errors."""
 
 import base64
 import json

@@ -37,12 +37,15 @@ from ottla.broker.authentication.oauthbearer import OAuthBearer
 from ottla.broker.authentication.plain import Plain
 from ottla.broker.authentication.scram import Scram
 from ottla.broker.authentication.tokens import Rules, Signed, Unsigned
+from ottla.broker.hosts import host_of
 from ottla.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
+from ottla.logging_setup import HIDDEN
 from ottla.wire.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.wire.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 if TYPE_CHECKING:
     from ottla._core import Hub
+    from ottla.broker.audit.audit import Audit
     from ottla.broker.authentication.credentials import Credentials
     from ottla.broker.call import Call
 
@@ -57,6 +60,8 @@ GREETING_MS: Final = 30_000
 ANEW_S: Final = 1.0
 #: Of PLAIN and SCRAM: names and passwords are short. Anybody may send a token, and have the loop look at it.
 TOKEN_BYTES_MAX: Final = 16 << 10
+#: The version of SaslAuthenticate from which on an answer tells how long a session is.
+SESSIONS_SINCE: Final = 1
 #: The version of SaslAuthenticate that stands for a token without a header, as clients before Kafka 1.0 send it.
 TOKEN: Final = -1
 
@@ -75,10 +80,16 @@ class _Known:
 
 
 class Counts(NamedTuple):
-    """Clients of a listener that said who they are, and those that were refused, since the start."""
+    """Clients of a listener that said who they are, and those that were refused, since the start; and as often as
+    clients did so again, whose session was to end. `without_again`: clients that succeeded, and are too old to say it
+    again.
+    """
 
     succeeded: int = 0
     failed: int = 0
+    succeeded_again: int = 0
+    failed_again: int = 0
+    without_again: int = 0
 
 
 @dataclass(slots=True)
@@ -94,12 +105,15 @@ class Authentication:
     users: The names of the clients that are known, by connection.
     """
 
-    def __init__(self, hub: Hub, credentials: Credentials, users: dict[int, str]) -> None:
+    def __init__(self, hub: Hub, credentials: Credentials, users: dict[int, str], audit: Audit | None = None) -> None:
         self.credentials: Final = credentials
-        #: By listener. A client that proves again who it is counts again.
+        #: By listener.
         self.counts: dict[str, Counts] = {}
         self._hub = hub
         self._users = users
+        self._audit = audit
+        #: Connections that end because they were refused.
+        self._refused: set[int] = set()
         self._listeners: dict[str, Sasl] = {}
         self._known: dict[int, _Known] = {}
         self._conversations: dict[int, _Conversation] = {}
@@ -129,9 +143,15 @@ class Authentication:
 
     def disconnected(self, connection: int) -> None:
         """Forgets a connection that has ended."""
+        self._refused.discard(connection)
         self._users.pop(connection, None)
         self._known.pop(connection, None)
         self._conversations.pop(connection, None)
+
+    def awaits(self, connection: int, listener: str) -> bool:
+        """True if the client of a connection has to say who it is, and neither has done so nor was refused."""
+        is_over = connection in self._known or connection in self._refused
+        return listener in self._listeners and not is_over
 
     def handshake(self, call: SaslHandshake) -> None:
         """Answers the request that chooses a mechanism."""
@@ -147,7 +167,8 @@ class Authentication:
             self._end(call, sasl, answer, "a SaslHandshake in the midst of another one")
         elif mechanism not in sasl.mechanisms:
             answer.error_code = UnsupportedSaslMechanism.code
-            self._end(call, sasl, answer, f"mechanism {mechanism!r}, and {', '.join(sasl.mechanisms)} are served")
+            reason = f"mechanism {mechanism!r}, and {', '.join(sasl.mechanisms)} are served"
+            self._end(call, sasl, answer, reason, mechanism)
         else:
             self._conversations[connection] = _Conversation(sasl, mechanism, self._exchange(sasl, mechanism))
             if call.version == 0:
@@ -197,8 +218,9 @@ class Authentication:
             return
         lifetime_ms = 0
         if user is not None:
+            self._count_success(call)
             lifetime_ms = self._let_speak(connection, conversation, user)
-            self._count(call.session.listener, succeeded=1)
+            self._note(call, conversation.mechanism, user)
         if call.version == TOKEN:
             call.request.reply(answer)
         else:
@@ -238,9 +260,25 @@ class Authentication:
             told = f"Cannot change principals during re-authentication from User.{before.user}: User.{user}"
             raise Refused(told, told)
 
-    def _count(self, listener: str, *, succeeded: int = 0, failed: int = 0) -> None:
-        before = self.counts[listener]
-        self.counts[listener] = Counts(before.succeeded + succeeded, before.failed + failed)
+    def _count_success(self, call: SaslAuthenticate) -> None:
+        """Counts a client before it is known. As in Kafka, it is one that can say again who it is if it asks for the
+        session's time.
+        """
+        before = self.counts[call.session.listener]
+        if call.request.connection_id in self._known:
+            counts = before._replace(succeeded_again=before.succeeded_again + 1)
+        else:
+            is_old = call.version < SESSIONS_SINCE
+            counts = before._replace(succeeded=before.succeeded + 1, without_again=before.without_again + is_old)
+        self.counts[call.session.listener] = counts
+
+    def _count_failure(self, call: SaslHandshake | SaslAuthenticate) -> None:
+        before = self.counts[call.session.listener]
+        if call.request.connection_id in self._known:
+            counts = before._replace(failed_again=before.failed_again + 1)
+        else:
+            counts = before._replace(failed=before.failed + 1)
+        self.counts[call.session.listener] = counts
 
     def _out_of_place(self, call: SaslAuthenticate) -> None:
         """A token without a handshake."""
@@ -260,7 +298,25 @@ class Authentication:
         if told is None:
             told = f"Authentication failed during {when} due to invalid credentials with SASL mechanism {mechanism}"
         answer = SaslAuthenticateResponse(error_code=SaslAuthenticationFailed.code, error_message=told)
-        self._end(call, conversation.sasl, answer, f"{when} by {mechanism} failed: {refused}")
+        reason, claimed = f"{when} by {mechanism} failed: {refused}", conversation.exchange.claimed
+        passwords = conversation.sasl.passwords
+        if claimed is not None and claimed not in passwords and claimed in passwords.values():
+            # Somebody mistook the fields.
+            reason, claimed = reason.replace(claimed, HIDDEN), HIDDEN
+        self._end(call, conversation.sasl, answer, reason, mechanism, claimed)
+
+    def _note(
+        self,
+        call: SaslHandshake | SaslAuthenticate,
+        mechanism: str | None,
+        user: str | None,
+        reason: str | None = None,
+    ) -> None:
+        """Writes into the audit log who has come in, or for what reason not."""
+        if self._audit is not None:
+            address = host_of(call.session.address[0])
+            listener, client_id = call.session.listener, call.client_id
+            self._audit.authentication(address, listener, client_id, mechanism=mechanism, user=user, reason=reason)
 
     def _end(
         self,
@@ -268,10 +324,14 @@ class Authentication:
         sasl: Sasl,
         answer: SaslHandshakeResponse | SaslAuthenticateResponse,
         reason: str,
+        mechanism: str | None = None,
+        claimed: str | None = None,
     ) -> None:
         """Answers when the delay is over, and closes the connection. A token gets no answer: it has no error code."""
         self._conversations.pop(call.request.connection_id, None)
-        self._count(call.session.listener, failed=1)
+        self._count_failure(call)
+        self._refused.add(call.request.connection_id)
+        self._note(call, mechanism, claimed, reason)
 
         async def later() -> None:
             await trio.sleep(sasl.failure_delay_ms / 1000)

@@ -9,10 +9,12 @@ class Exchange(Protocol):
     """A mechanism's side of the broker, for one client.
 
     user: Who the client is, once `step` has accepted the last token; None before. ends_at_s: until when it is, in
-    seconds since 1970; None: that has no end.
+    seconds since 1970; None: that has no end. claimed: Who the client says that it is, without a proof; None before it
+    has said so.
     """
 
     user: str | None
+    claimed: str | None
     ends_at_s: float | None
 
     def step(self, token: bytes) -> bytes:

@@ -33,6 +33,7 @@ class OAuthBearer:
 
     def __init__(self, validator: Validator) -> None:
         self.user: str | None = None
+        self.claimed: str | None = None
         self.ends_at_s: float | None = None
         self._validator = validator
         #: The answer to a token that was not accepted, until the client has taken note of it.
@@ -44,6 +45,7 @@ class OAuthBearer:
             raise Refused(self._reason, self._told)
         self._told = None
         user, text = _parts(token)
+        self.claimed = user or None
         try:
             found = self._validator.validate(text)
         except InvalidToken as invalid:

@@ -19,6 +19,7 @@ class Plain:
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self.user: str | None = None
+        self.claimed: str | None = None
         self.ends_at_s: float | None = None
         self._passwords = passwords
 
@@ -27,6 +28,7 @@ class Plain:
         if len(parts) != _TOKENS:
             raise _told(f"Invalid SASL/PLAIN response: expected {_TOKENS} tokens, got {len(parts)}")
         authorization_id, user, password = parts
+        self.claimed = user or None
         for name, value in (("username", user), ("password", password)):
             if not value:
                 raise _told(f"Authentication failed: {name} not specified")

@@ -46,6 +46,7 @@ class Scram:
 
     def __init__(self, kind: Mechanism, find: Callable[[str], Credential]) -> None:
         self.user: str | None = None
+        self.claimed: str | None = None
         self.ends_at_s: float | None = None
         self._kind = kind
         self._find = find
@@ -66,7 +67,7 @@ class Scram:
         found = _FIRST.fullmatch(text)
         if found is None:
             raise Refused("the first message is not SCRAM's")
-        user = _decoded_name(found["name"])
+        user = self.claimed = _decoded_name(found["name"])
         if found["authzid"] is not None and _decoded_name(found["authzid"]) != user:
             told = f"{_FAILED}Client requested an authorization id that is different from username"
             raise Refused(told, told)

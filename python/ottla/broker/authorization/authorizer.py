@@ -5,15 +5,15 @@ A client that is denied something is named in the log, once a minute for the sam
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
 import logging
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.authorization.snapshot import Snapshot, Standing
+from ottla.broker.audit.audit import Asker
+from ottla.broker.authorization.snapshot import Decision, Snapshot, Standing
 from ottla.broker.authorization.store import AclStore, Changed
+from ottla.broker.hosts import host_of
 from ottla.config import ConfigError
 from ottla.config.security import has_authorizer
 from ottla.errors import (
@@ -25,16 +25,17 @@ from ottla.errors import (
     TransactionalIdAuthorizationFailed,
 )
 from ottla.logging_setup import Repeated
+from ottla.wire.acl_words import in_words
 from ottla.wire.acls import CLUSTER_NAME, OPERATIONS
 from ottla.wire.needs import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla._core import Request
+    from ottla.broker.audit.audit import Audit
     from ottla.broker.session import Session
     from ottla.config import BrokerConfig
     from ottla.coordination.tree import Tree
     from ottla.replication.lease import Lease
-    from ottla.wire.acls import Binding
 
 logger = logging.getLogger("ottla.authorizer")
 
@@ -73,18 +74,6 @@ def _is_true(text: str) -> bool:
     return word == "true"
 
 
-@lru_cache(1024)
-def host_of(address: str) -> str:
-    """An IP address as Java writes it, and rules have it: IPv6 without `::`, and IPv4 in it as IPv4."""
-    if ":" not in address:
-        return address
-    bare, percent, scope = address.partition("%")
-    found = ipaddress.IPv6Address(bare)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return ":".join(f"{int(part, 16):x}" for part in found.exploded.split(":")) + percent + scope
-
-
 _WORDS: Final = {kind: f"{kind.name.capitalize().replace('_', ' ')} authorization failed." for kind in OPERATIONS}
 #: By the kind of resource that a client may not use.
 ERRORS: Final[dict[Resource, type[KafkaError]]] = {
@@ -101,19 +90,33 @@ class Authorizer:
 
     changed: Called when other rules hold.
 
+    audit: Is told what clients were denied, and if it wants to know what they were allowed.
+
     takes_prefixes: Rules for names that begin alike may be made: no broker of the cluster is too old to heed them.
     """
 
-    def __init__(self, tree: Tree, standing: Standing, changed: Changed, *, takes_prefixes: bool = True) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        standing: Standing,
+        changed: Changed,
+        audit: Audit | None = None,
+        *,
+        takes_prefixes: bool = True,
+    ) -> None:
         self.store: Final = AclStore(tree, Snapshot(standing), changed)
         self.takes_prefixes: Final = takes_prefixes
+        self.audit: Final = audit
+        self.notes_allowed: Final = audit is not None and audit.notes_allowed
+        self._standing = standing
         self._denials = Repeated(logger)
         self._numbers: dict[tuple[str, str], int] = {}
         self._next_number = itertools.count(1)
 
-    def rights(self, session: Session) -> Rights:
-        """The rights of a client. Raises NoPrincipal."""
-        return Rights(self, session.principal, host_of(session.address[0]))
+    def rights(self, session: Session, client_id: str = "", api: str = "") -> Rights:
+        """The rights of a client that calls an API. Raises NoPrincipal."""
+        asker = Asker(session.principal, host_of(session.address[0]), session.listener, client_id, api)
+        return Rights(self, asker)
 
     def number(self, principal: str, host: str) -> int:
         """The number by which leases know a client. No other has it, ever; but a client may get another one."""
@@ -125,30 +128,46 @@ class Authorizer:
             number = self._numbers[who] = next(self._next_number)
         return number
 
-    def denied(
-        self, who: str, host: str, operation: Operation, resource: Resource, name: str, rule: Binding | None
-    ) -> None:
-        """Says so in the log."""
-        asked = (who, host, operation.name, resource.name.lower(), name)
-        because = "no rule allows it" if rule is None else f"{rule.entry} for {rule.pattern}"
-        self._denials.log(logging.INFO, asked, "denied: User:%s at %s may not %s %s %s: %s", *asked, because)
+    def decided(self, asker: Asker, operation: Operation, resource: Resource, name: str, decision: Decision) -> None:
+        """Says what was decided: in the log what was denied, and in the audit log."""
+        kind = resource.name.lower()
+        if not decision.is_allowed:
+            asked = (asker.principal, asker.address, operation.name, kind, name)
+            because = self._because(asker.principal, decision)
+            self._denials.log(logging.INFO, asked, "denied: User:%s at %s may not %s %s %s: %s", *asked, because)
+        if self.audit is not None:
+            self.audit.authorization(
+                asker,
+                operation.name,
+                kind,
+                name,
+                is_allowed=decision.is_allowed,
+                rule=lambda: self._because(asker.principal, decision),
+            )
+
+    def _because(self, principal: str, decision: Decision) -> str:
+        """The rule that decided, or the reason without one."""
+        if decision.rule is not None:
+            return in_words(decision.rule)
+        if not decision.is_allowed:
+            return "no rule allows it"
+        return "a super user" if f"User:{principal}" in self._standing.super_users else "no rule is about it"
 
 
 class Rights:
     """The rights of one client, by the rules of the moment in which they are asked for."""
 
-    __slots__ = ("_authorizer", "_host", "_principal")
+    __slots__ = ("_asker", "_authorizer")
 
-    def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
+    def __init__(self, authorizer: Authorizer, asker: Asker) -> None:
         self._authorizer = authorizer
-        self._principal = principal
-        self._host = host
+        self._asker = asker
 
     def may(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
         """True if the client is allowed this, which it has asked for."""
-        decision = self._authorizer.store.snapshot.decide(self._principal, self._host, operation, resource, name)
-        if not decision.is_allowed:
-            self._authorizer.denied(self._principal, self._host, operation, resource, name, decision.rule)
+        decision = self._decide(operation, resource, name)
+        if not decision.is_allowed or self._authorizer.notes_allowed:
+            self._authorizer.decided(self._asker, operation, resource, name, decision)
         return decision.is_allowed
 
     def check(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> None:
@@ -157,25 +176,30 @@ class Rights:
             raise ERRORS[resource](_WORDS[resource])
 
     def might(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
-        """The same for something that the client has not asked for: a denial is not logged."""
-        return self._authorizer.store.snapshot.decide(self._principal, self._host, operation, resource, name).is_allowed
+        """The same for something that the client has not asked for: nothing is written about it."""
+        return self._decide(operation, resource, name).is_allowed
+
+    def _decide(self, operation: Operation, resource: Resource, name: str) -> Decision:
+        asker = self._asker
+        return self._authorizer.store.snapshot.decide(asker.principal, asker.address, operation, resource, name)
 
     def tell_reader(self, lease: Lease, request: Request) -> bool:
-        """Says to a lease whether the client of a request may read its topic. False if it may not."""
-        may_read = self.might(Operation.READ, Resource.TOPIC, lease.topic)
-        if may_read:
-            lease.allow(request, self._number, reads=True)
-        return may_read
+        """Says to a lease whether the client of a request may read its topic. False if the hub may not serve it so."""
+        if self._authorizer.notes_allowed or not self.might(Operation.READ, Resource.TOPIC, lease.topic):
+            # What is to be written down comes to Python.
+            return False
+        lease.allow(request, self._number, reads=True)
+        return True
 
     def tell_writer(self, lease: Lease, request: Request) -> None:
         """Says to a lease whether the client of a request may write to its topic, and how."""
-        if self.might(Operation.WRITE, Resource.TOPIC, lease.topic):
+        if not self._authorizer.notes_allowed and self.might(Operation.WRITE, Resource.TOPIC, lease.topic):
             may_be_idempotent = self.might(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER)
             lease.allow(request, self._number, writes=True, writes_idempotently=may_be_idempotent)
 
     @property
     def _number(self) -> int:
-        return self._authorizer.number(self._principal, self._host)
+        return self._authorizer.number(self._asker.principal, self._asker.address)
 
     def bits(self, resource: Resource, name: str = CLUSTER_NAME) -> int:
         """The operations that are allowed, as bits by their numbers (KIP-430)."""

@@ -94,6 +94,12 @@ class BrokerMetrics:
         counts = _authentications(broker)
         yield f.AUTHENTICATED, [({"listener": name}, each.succeeded) for name, each in counts.items()]
         yield f.NOT_AUTHENTICATED, [({"listener": name}, each.failed) for name, each in counts.items()]
+        yield f.AUTHENTICATED_AGAIN, [({"listener": name}, each.succeeded_again) for name, each in counts.items()]
+        yield f.NOT_AUTHENTICATED_AGAIN, [({"listener": name}, each.failed_again) for name, each in counts.items()]
+        yield f.WITHOUT_AGAIN, [({"listener": name}, each.without_again) for name, each in counts.items()]
+        audit = broker.audit
+        yield f.AUDITED, _one(0 if audit is None else audit.written_total)
+        yield f.NOT_AUDITED, _one(0 if audit is None else audit.lost_total)
 
     def _fetching(self, broker: WatchedRooms) -> Iterator[Told]:
         changes = broker.isr_changes
@@ -113,7 +119,7 @@ def _authentications(broker: WatchedRooms) -> dict[str, Counts]:
     """Those of each listener. Where TLS is followed by SASL, a client is known when both have succeeded."""
     found = {name: Counts(succeeded, failed) for name, succeeded, failed in broker.server.hub.handshakes()}
     for name, sasl in broker.authentication.counts.items():
-        found[name] = Counts(sasl.succeeded, sasl.failed + found.get(name, Counts()).failed)
+        found[name] = sasl._replace(failed=sasl.failed + found.get(name, Counts()).failed)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ottla.broker.audit.audit import Audit
     from ottla.broker.authentication.authentication import Authentication
     from ottla.broker.fetch.session import FetchSessions
     from ottla.broker.metadata_cache import MetadataCache
@@ -29,6 +30,7 @@ class WatchedRooms(Protocol):
     """A broker that serves, as those see it who watch it."""
 
     id: int
+    audit: Audit | None
     authentication: Authentication
     cleaner: Cleaner
     controller: Controller

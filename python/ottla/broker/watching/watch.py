@@ -6,19 +6,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
 from ottla.broker.watching.readiness import Readiness
-from ottla.config import BrokerConfig, ConfigError, parse_address
+from ottla.config import BrokerConfig, ConfigError
 from ottla.extras import extra
 
 if TYPE_CHECKING:
     from ottla.broker.watching.metrics import BrokerMetrics, Told
-
-#: Where metrics are served if `metrics.listener` names no host.
-LOOPBACK: Final = "127.0.0.1"
 
 
 class _Watched:
@@ -38,25 +35,34 @@ async def watched(config: BrokerConfig) -> AsyncIterator[Readiness]:
     """Serves /metrics, /healthz and /readyz inside the `async with` block, if the settings want it. The broker's start
     and end are told to what this gives.
 
-    Raises ConfigError if a package is missing, OSError if the address is not to be had.
+    Raises ConfigError if a package is missing or the settings of the listener cannot be served, OSError if the address
+    is not to be had.
     """
     readiness = Readiness()
     text = config.get_str("metrics.listener")
     if not text:
         yield readiness
         return
-    try:
-        host, port = parse_address(text)
-    except ValueError as error:
-        raise ConfigError("metrics.listener", f"metrics.listener: {error}") from None
+    # Not before it is wanted: most brokers start without.
+    from ottla.broker.watching import access
+
+    place = access.of(config)
     try:
         with extra("metrics"):
             from ottla.broker.watching.metrics import BrokerMetrics
-            from ottla.metrics.http import serve
+            from ottla.metrics.doors import Secured
+            from ottla.metrics.http import serve, serve_unix
     except ModuleNotFoundError as error:
-        raise ConfigError("metrics.listener", f"metrics.listener={text}: {error}") from error
+        raise ConfigError(access.LISTENER, f"{access.LISTENER}={text}: {error}") from error
+    seen = _Watched(BrokerMetrics(readiness), readiness)
     async with trio.open_nursery() as nursery:
-        # Kafka has no such listener, so no file of Kafka's expects `:PORT` to be open to other machines.
-        await nursery.start(serve, _Watched(BrokerMetrics(readiness), readiness), host or LOOPBACK, port)
+        if place.path is not None:
+            await nursery.start(serve_unix, seen, place.path)
+        else:
+            certificate = place.certificate
+            secured = Secured(None if certificate is None else certificate.context, place.login)
+            await nursery.start(serve, seen, place.host, place.port, secured)
+            if certificate is not None:
+                nursery.start_soon(certificate.watch)
         yield readiness
         nursery.cancel_scope.cancel()
