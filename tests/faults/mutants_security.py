@@ -289,8 +289,8 @@ MUTANTS = (
     Mutant(
         "tls.who-has-no-principal-is-served",
         "python/ottla/broker/requests.py",
-        "                call.session.principal  # noqa: B018  # raises where it is nobody\n",
-        "",
+        "            raise\n        if audit is not None:",
+        "            return call.request.know_principal()\n        if audit is not None:",
         pytest=(f"{PRINCIPALS}::test_whom_no_rule_names_is_served_by_nobody",),
     ),
     Mutant(
