@@ -31,15 +31,14 @@ def test_reads_go_on_and_writes_are_refused(cluster: Cluster) -> None:
         alone(cluster, last, load.plain)
         acknowledged = load.acknowledged
         with asking.client(cluster, last) as client:
-            end = cluster.observer.high_watermark(load.plain)
-            assert end is not None
+            end = high_watermark(cluster, load.plain)
             # Transactions are not in this topic, so its last record is the one before the high watermark.
             assert values(client.fetch(load.plain, end - 1)) != []
             written = values(client.fetch(load.plain, 0))
             assert written != []
             error, _ = asking.produced(client.produce(load.plain, batch(b"1")))
             assert error == "NOT_ENOUGH_REPLICAS"
-            assert cluster.observer.high_watermark(load.plain) == end
+            assert high_watermark(cluster, load.plain) == end
             assert load.acknowledged == acknowledged
 
             lowered = time.monotonic()
@@ -60,6 +59,19 @@ def test_reads_go_on_and_writes_are_refused(cluster: Cluster) -> None:
     chronicle.check()
     load.judge(at_least=300)
     logs_equal(cluster.directories, *load.topics)
+
+
+def high_watermark(cluster: Cluster, topic: str) -> int:
+    """Waits until the leader tells it: a busy one may not at once."""
+    told: list[int | None] = []
+
+    def is_told() -> bool:
+        told.append(cluster.observer.high_watermark(topic))
+        return told[-1] is not None
+
+    eventually("the leader tells its high watermark", is_told)
+    assert told[-1] is not None
+    return told[-1]
 
 
 def alone(cluster: Cluster, last: Member, topic: str) -> None:
