@@ -300,9 +300,13 @@ POOL: Final = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(3))
-async def test_random_rules_are_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "threads"), [(0, None), (1, None), (2, "2")])
+async def test_random_rules_are_obeyed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, threads: str | None
+) -> None:
     """On connections that stay: whatever was allowed or denied before, each request is served by today's rules."""
+    if threads is not None:
+        monkeypatch.setenv("OTTLA_NETWORK_THREADS", threads)
     chance = random.Random(seed)
     async with guarded(tmp_path, monkeypatch) as broker:
         await broker.one.create("tu")
