@@ -77,6 +77,7 @@ def test_a_wildcard_is_advertised_as_one_unless_it_is_said_otherwise() -> None:
             {"control.plane.listener.name": "CONTROL"},
             "CONTROL is not one of the advertised listeners PLAINTEXT besides",
         ),
+        ({"inter.broker.accepted.listener.names": "PLAINTEXT,A"}, "A is not one of the listeners PLAINTEXT"),
         ({"control.plane.listener.name": "PLAINTEXT"}, "besides the inter-broker listener PLAINTEXT"),
         ({"security.inter.broker.protocol": "TLS"}, "one of PLAINTEXT, SSL"),
         ({"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"}, "only one of"),

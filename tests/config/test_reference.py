@@ -19,6 +19,7 @@ PROPERTIES = {
     "inter_broker_listener": {"inter.broker.listener.name", "security.inter.broker.protocol"},
     "data_directories": {"log.dirs", "log.dir"},
     "zookeeper": {"zookeeper.connect"},
+    "listeners_between_brokers": {"control.plane.listener.name", "inter.broker.accepted.listener.names"},
     "queued_bytes_max": {"queued.max.request.bytes"},
     "zookeeper_connection_timeout_ms": {"zookeeper.connection.timeout.ms"},
     "connections_per_ip_overrides": {"max.connections.per.ip.overrides"},

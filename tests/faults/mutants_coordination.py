@@ -11,6 +11,8 @@ _SHUTDOWN = "tests/controller/test_shutdown.py"
 _EVENTS = "tests/controller/test_events.py"
 _LOOK = "tests/controller/test_look_again.py"
 _LEAVING = "tests/broker/starting/test_leaving.py"
+_BETWEEN = "tests/broker/control/test_between_brokers.py::"
+_FROM_ONE_TO_ANOTHER = _BETWEEN + "test_a_cluster_may_go_from_one_listener_between_brokers_to_another"
 _CONTROLLER = "python/ottla/controller/"
 _PRESENCE, _PRESENCE_TEST = "python/ottla/peers/presence.py", "tests/net/test_presence.py"
 _EARLY = "tests/controller/test_early_removal.py"
@@ -280,6 +282,20 @@ MUTANTS = (
         "            if way.api.is_between_brokers and not call.session.may_be_broker:\n",
         "            if False:\n",
         pytest=("tests/broker/control/test_between_brokers.py::test_they_are_heard_on_listeners_for_brokers_only",),
+    ),
+    Mutant(
+        "controller.next-listener-of-brokers-is-unheard",
+        "python/ottla/config/layers.py",
+        "{self.inter_broker_listener, *accepted,",
+        "{self.inter_broker_listener,",
+        pytest=(_FROM_ONE_TO_ANOTHER,),
+    ),
+    Mutant(
+        "controller.followers-at-the-next-listener-are-clients",
+        "python/ottla/broker/connection_limits.py",
+        "    own = config.listeners_between_brokers\n",
+        "    own = {config.inter_broker_listener}\n",
+        pytest=(_FROM_ONE_TO_ANOTHER,),
     ),
     Mutant(
         "controller.rules-of-the-tree-are-overlooked",

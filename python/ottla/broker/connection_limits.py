@@ -39,7 +39,7 @@ def apply(config: BrokerConfig, hub: Hub) -> None:
 
 def _not_for_clients(config: BrokerConfig) -> list[str]:
     """The listeners of brokers and of the controller, where clients have another one."""
-    own = {config.inter_broker_listener, (config.get_str("control.plane.listener.name") or "").upper()}
+    own = config.listeners_between_brokers
     names = [one.name for one in config.listeners]
     return [name for name in names if name in own] if any(name not in own for name in names) else []
 

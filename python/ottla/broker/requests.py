@@ -149,7 +149,10 @@ def _for_brokers(call: AnyCall, listeners: frozenset[str]) -> str:
     """ApiVersions names what brokers send each other on every listener, as Kafka does. The listener tells brokers
     from clients, where there are several.
     """
-    return f"API key {call.api.key} is for brokers, and taken on {' and '.join(sorted(listeners))} only"
+    return (
+        f"API key {call.api.key} is for brokers, and taken on {' and '.join(sorted(listeners))} only "
+        "(inter.broker.accepted.listener.names)"
+    )
 
 
 def _log(call: AnyCall) -> None:

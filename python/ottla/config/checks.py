@@ -116,6 +116,9 @@ def _check_listeners(config: Layers) -> None:
             f"{control} is not one of the advertised listeners {', '.join(names)} besides the inter-broker listener "
             f"{config.inter_broker_listener}",
         )
+    accepted, heard = "inter.broker.accepted.listener.names", [endpoint.name for endpoint in config.listeners]
+    for name in config.get_list(accepted):
+        _need(name.upper() in heard, accepted, f"{name} is not one of the listeners {', '.join(heard)}")
     if config.is_set("advertised.listeners"):
         for endpoint in config.advertised_listeners:
             _need(

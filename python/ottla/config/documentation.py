@@ -140,6 +140,10 @@ _BROKER = {
     "host.name": (
         "Only without listeners: the address to listen on; empty is every address of the machine. Use listeners."
     ),
+    "inter.broker.accepted.listener.names": (
+        "Further listeners on which brokers and controllers are heard, beside that of inter.broker.listener.name and "
+        "that of control.plane.listener.name: both, the former and the next, while a cluster goes from one to another."
+    ),
     "inter.broker.listener.name": (
         "The listener through which brokers talk to each other. Without it: the one with the protocol of "
         "security.inter.broker.protocol."

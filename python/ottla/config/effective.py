@@ -171,6 +171,7 @@ _DERIVED: Final = frozenset(
         "authorizer.class.name",
         "broker.id",
         "host.name",
+        "inter.broker.accepted.listener.names",
         "inter.broker.listener.name",
         "inter.broker.protocol.version",
         "listener.security.protocol.map",

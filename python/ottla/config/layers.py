@@ -144,9 +144,12 @@ class Layers:
 
     @cached_property
     def listeners_between_brokers(self) -> frozenset[str]:
-        """The names of the listeners on which this broker takes the requests of controllers."""
+        """The names of the listeners on which this broker takes the requests of controllers. While a cluster goes from
+        one listener between brokers to another, some brokers come to the former and some to the next.
+        """
         control = self.get_str("control.plane.listener.name")
-        return frozenset({self.inter_broker_listener, *([control.upper()] if control else [])})
+        accepted = {name.upper() for name in self.get_list("inter.broker.accepted.listener.names")}
+        return frozenset({self.inter_broker_listener, *accepted, *([control.upper()] if control else [])})
 
     @cached_property
     def inter_broker_listener(self) -> str:

@@ -389,6 +389,7 @@ OURS: Final = (
     S("group.max.bytes", INT, 16 << 20, LOW, READ_ONLY, at_least(1), is_ours=True),
     S("group.max.pending.members", INT, 10_000, LOW, READ_ONLY, at_least(1), is_ours=True),
     S("group.member.metadata.max.bytes", INT, 8 << 20, LOW, READ_ONLY, at_least(1), is_ours=True),
+    S("inter.broker.accepted.listener.names", LIST, [], LOW, READ_ONLY, is_ours=True),
     S("logging.format", STRING, "text", LOW, READ_ONLY, OneOf(("text", "json")), is_ours=True),
     S("metrics.listener", STRING, None, MEDIUM, READ_ONLY, is_ours=True),
     S("metrics.password.file", STRING, None, LOW, READ_ONLY, is_ours=True),

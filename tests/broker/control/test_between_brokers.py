@@ -10,7 +10,14 @@ import trio
 
 from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
-from ottla.errors import BrokerNotAvailable, NotController, StaleBrokerEpoch, StaleControllerEpoch
+from ottla.errors import (
+    BrokerNotAvailable,
+    NotController,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+)
+from ottla.replication.replicas import Replicas
+from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k05_stop_replica import STOP_REPLICA
 from ottla.wire.k06_update_metadata import UPDATE_METADATA
@@ -131,3 +138,29 @@ async def test_they_are_heard_on_listeners_for_brokers_only(tmp_path: Path) -> N
                     await ask(broker, api, api.request(), version, names.index("PLAINTEXT"))
         answer = await ask(broker, ALTER_ISR, isr(broker), 0, names.index("INSIDE"))
         assert answer.error_code == 0
+
+
+async def test_a_cluster_may_go_from_one_listener_between_brokers_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests are heard, and followers are known, on the former and on the next, and not where clients are."""
+    followers: list[int] = []
+    monkeypatch.setattr(Replicas, "fetches_on", lambda replicas, connection, replica: followers.append(replica))
+    listeners = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,INSIDE://127.0.0.1:0,NEXT://127.0.0.1:0",
+        "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,NEXT:PLAINTEXT",
+        "inter_broker_listener_name": "NEXT",
+        "inter_broker_accepted_listener_names": "inside,NEXT",
+    }
+    async with started(tmp_path, **listeners) as broker:
+        await create(broker, 1)
+        former, following = broker.id + 1, broker.id + 2
+        names = [endpoint.name for endpoint in broker.addresses.listening]
+        for name, replica in (("PLAINTEXT", 0), ("INSIDE", former), ("NEXT", following)):
+            fetch = FetchRequest(replica_id=replica, topics=[FetchTopic("t", partitions=[FetchPartition(0)])])
+            assert (await ask(broker, FETCH, fetch, 11, names.index(name))).error_code == 0
+        assert followers == [former, following]
+        for name in ("INSIDE", "NEXT"):
+            assert (await ask(broker, ALTER_ISR, isr(broker), 0, names.index(name))).error_code == 0
+        with pytest.raises((EOFError, OSError)):
+            await ask(broker, ALTER_ISR, isr(broker), 0, names.index("PLAINTEXT"))
