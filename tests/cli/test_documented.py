@@ -43,6 +43,7 @@ OF_PAGE = {
     # librdkafka's.
     "sasl.md": {"sasl.username", "sasl.password"},
     "tls.md": {"ssl.ca.location"},
+    "moving-to-security.md": {"sasl.username", "sasl.password", "ssl.ca.location"},
     # Of clients: librdkafka's, and of Java's since Kafka 3.1.
     "oauth.md": {"sasl.oauthbearer.method", "sasl.oauthbearer.token.endpoint.url"},
     # Refused.

@@ -109,7 +109,7 @@ def options() -> set[str]:
 SETTING = re.compile(r"(?:--set )?([a-z][a-z0-9-]*(?:\.[a-z0-9-]+)+)(?: ?[=<>] ?.*)?")
 OF_FILE = re.compile(r"^ *([^#=\s]+\.[^#=\s]+) *=", re.MULTILINE)
 #: The end of a name that a file has.
-FILES = {"cpp", "db", "lock", "md", "metadata", "properties", "py", "rs", "sh", "so", "sqlite", "toml"}
+FILES = {"cpp", "db", "lock", "md", "metadata", "pem", "properties", "py", "rs", "sh", "so", "sqlite", "toml"}
 
 
 def settings(text: str) -> set[str]:
