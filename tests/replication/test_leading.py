@@ -98,6 +98,8 @@ def test_a_follower_joins_with_all_of_the_older_epochs(led: Partition, proposals
 class NativeLease:
     """In place of the hub's side of a lease."""
 
+    def allow(self, *_: object, **__: bool) -> None: ...
+
     def end(self) -> None: ...
 
     def advanced(self) -> None: ...
@@ -115,7 +117,7 @@ def test_a_lease_ends_before_an_expansion_is_proposed(led: Partition) -> None:
     terms = led.terms()
     assert terms is not None
     assert terms.is_alone
-    led.leased(Lease(terms, cast("_core.Lease", NativeLease()), lambda lease: None))
+    led.leased(Lease(led.topic, terms, cast("_core.Lease", NativeLease()), lambda lease: None))
     seen: list[bool] = []
     led.owner.propose = lambda partition, proposal: seen.append(partition.lease is None)
     leading.want(led, led.in_sync.expansion(2, led.log.high_watermark))
