@@ -35,7 +35,7 @@ from ottla.wire.k30_create_acls import CREATE_ACLS, CreateAclsRequest
 from ottla.wire.needs import Operation, Resource
 from tests.broker.authorization.ruled import Ruled, creation, rule, settings
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.client import Client, batch
 
 TOPICS = 504

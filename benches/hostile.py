@@ -46,7 +46,7 @@ from ottla.wire.k49_alter_client_quotas import (  # noqa: E402
 )
 from ottla.wire.schema import Api  # noqa: E402
 from tests.peers.ottla import Brokers  # noqa: E402
-from tests.peers.processes import free_port  # noqa: E402
+from tests.peers.ports import free_port  # noqa: E402
 from tests.support.hostile import Honest, begun, closing, connect, send  # noqa: E402
 from tests.support.waiting import PATIENCE_S  # noqa: E402
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ottla.wire.headers import request_frame
 from tests.peers.certificates import certified
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.hostile import closing, connect, send
 from tests.support.tls import store
 

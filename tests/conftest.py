@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from tests.peers import forks, processes
+from tests.peers import forks, ports, processes
 from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.skips import require, required
@@ -110,7 +110,7 @@ def _shared(file: Path) -> str:
 
 @pytest.fixture
 def free_port() -> int:
-    return processes.free_port()
+    return ports.free_port()
 
 
 @pytest.fixture(scope="session")

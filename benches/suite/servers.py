@@ -24,7 +24,8 @@ from ottla.wire.k44_incremental_alter_configs import (
 )
 from tests.peers.apache import SCRIPT, fetch, has_controller
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import Server, free_port
+from tests.peers.ports import free_port
+from tests.peers.processes import Server
 
 # As bin/kafka-server-start.sh and bin/kafka-run-class.sh have them.
 JVM = {

@@ -13,9 +13,9 @@ from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTo
 from ottla.wire.needs import Operation, Resource
 from tests.broker.authorization.ruled import ANYTHING, PLAIN, Ruled, flat, rule, settings
 from tests.cli.conftest import Ottla
-from tests.peers.apache import CONTROLLER, Apache, tool
+from tests.peers.apache import Apache, tool
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import CONTROLLER, free_port
 from tests.support.waiting import eventually
 
 TOPIC, GROUP, ID = Resource.TOPIC, Resource.GROUP, Resource.TRANSACTIONAL_ID
@@ -228,11 +228,10 @@ def test_brokers_decide_as_it_says(ottla: Ottla, ruled: Ruled, at: tuple[str, ..
 @pytest.mark.judge
 def test_kafka_in_kraft_mode(ottla: Ottla, tmp_path: Path) -> None:
     """Its brokers hear of rules a moment after the answer."""
-    port = free_port(second=CONTROLLER)
-    above = CONTROLLER if port <= 65535 - CONTROLLER else -CONTROLLER
+    port = free_port()
     given = {
         **settings(port, free_port(), USERS),
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + above}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + CONTROLLER}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     }

@@ -14,7 +14,7 @@ import pytest
 
 from ottla.client.sync import Cluster, Producer
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.peers.skips import require
 from tests.support import shown
 from tests.support.readme import PROJECT, block

@@ -15,7 +15,7 @@ import pytest
 from ottla.local_cluster import running
 from ottla.local_cluster.state import existing, load
 from tests.peers.apache import need_java
-from tests.peers.processes import free_port as any_free_port
+from tests.peers.ports import free_port as any_free_port
 from tests.peers.skips import module
 from tests.support.waiting import eventually
 

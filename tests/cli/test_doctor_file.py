@@ -8,7 +8,7 @@ from pathlib import Path
 from ottla.doctor.broker_file import CERTIFICATES, CHECK, FILES, LISTENERS, PASSWORDS, RULES
 from tests.cli.conftest import Ottla
 from tests.doctor.broker_files import public_folder
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 
 
 def test_a_file_alone_is_looked_at(ottla: Ottla) -> None:

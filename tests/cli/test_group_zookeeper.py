@@ -13,7 +13,7 @@ from ottla.classic.groups import GroupHasMembers, delete_group, read_group, writ
 from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.peers.apache import fetch, tool
 from tests.peers.old_clients import OldConsumer
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 
 from .conftest import Ottla
 from .old_groups import Old, running

@@ -16,7 +16,7 @@ import pytest
 from tests.cli.conftest import Ottla
 from tests.metrics import scraped
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.peers.skips import require
 from tests.support.client import Client, batch, values
 from tests.support.waiting import PATIENCE_S, eventually

@@ -15,7 +15,8 @@ import pytest
 from tests.compat import takeover
 from tests.compat.takeover import Life
 from tests.peers.apache import SCRIPT, environment, fetch, has_controller, need_java
-from tests.peers.processes import Server, free_port
+from tests.peers.ports import free_port
+from tests.peers.processes import Server
 from tests.support.readme import block
 from tests.support.waiting import PATIENCE_S, eventually
 

@@ -17,7 +17,8 @@ from ottla.config import properties
 from tests.cli.conftest import Ottla
 from tests.metrics.scraped import scrape
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import ask, free_port
+from tests.peers.ports import free_port
+from tests.peers.processes import ask
 from tests.support import shown
 from tests.support.readme import block
 from tests.support.waiting import PATIENCE_S, eventually

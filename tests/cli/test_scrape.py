@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 from .conftest import Ottla

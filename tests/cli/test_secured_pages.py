@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from ottla.config import properties
 from tests.cli.conftest import Ottla
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support import shown
 from tests.support.readme import block
 from tests.support.waiting import PATIENCE_S, eventually

@@ -11,7 +11,7 @@ from tests.broker.authentication.use import VALUES, read, sasl, sasl_client, wri
 from tests.cli.conftest import Ottla
 from tests.peers.apache import tool
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.clients

@@ -12,7 +12,7 @@ from ottla.wire.acls import EntryFilter, Filter, Permission
 from ottla.wire.needs import Operation, Resource
 from tests.broker.authorization.ruled import rule, settings
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 
 
 @pytest.fixture

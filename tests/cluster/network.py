@@ -35,7 +35,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.peers.skips import require
 
 _CLONE_NEWNET = 0x40000000

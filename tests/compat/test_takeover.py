@@ -15,7 +15,7 @@ from tests.compat import takeover
 from tests.compat.takeover import Life
 from tests.peers.apache import Apache, Kafka
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.kafka_on_our_disk import kill
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper]

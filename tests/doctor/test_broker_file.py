@@ -18,7 +18,7 @@ from tests.broker.authorization.ruled import AUTHORIZER
 from tests.doctor.broker_files import GOOD, Machine, jaas, public_folder
 from tests.peers.certificates import certified
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.tls import listeners, store
 from tests.support.waiting import PATIENCE_S
 

@@ -41,7 +41,8 @@ from ottla.wire.k45_alter_partition_reassignments import (
 from tests.peers.apache import Apache
 from tests.peers.disks import small_tmpfs
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import Server, free_port
+from tests.peers.ports import free_port
+from tests.peers.processes import Server
 from tests.support.client import Client, batch, connect
 from tests.support.waiting import PATIENCE_S, eventually
 

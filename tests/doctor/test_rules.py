@@ -9,7 +9,7 @@ from ottla.doctor.rules import CHECK
 from ottla.wire.needs import Operation, Resource
 from tests.broker.authorization.ruled import PLAIN, Ruled, rule, settings
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.waiting import PATIENCE_S, eventually
 
 

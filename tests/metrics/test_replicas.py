@@ -18,7 +18,7 @@ from ottla.coordination.znodes import PartitionState as Stored
 from ottla.replication.following import _Thread
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.peers.skips import require
 from tests.support.loop_steps import counted
 from tests.support.waiting import comes_true

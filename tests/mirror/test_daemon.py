@@ -10,7 +10,7 @@ from ottla.client import Producer
 from ottla.client.groups import Committed
 from ottla.mirror.formats import Checkpoint
 from tests.mirror.sides import T, done, holds, mirror, running, side, sides
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 
 pytestmark = pytest.mark.trio
 

@@ -21,7 +21,8 @@ from tests.mirror.sides import Side, a_moment, reached
 from tests.peers.apache import Apache
 from tests.peers.apache import Kafka as ApacheBroker
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import Server, free_port
+from tests.peers.ports import free_port
+from tests.peers.processes import Server
 from tests.peers.proxy import CuttingProxy
 from tests.support.waiting import PATIENCE_S
 

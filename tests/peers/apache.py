@@ -16,7 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from tests.peers.processes import Server, ask, free_port, keeping
+from tests.peers.ports import free_port
+from tests.peers.processes import Server, ask, keeping
 from tests.peers.skips import require
 
 SCRIPT = Path(__file__).with_name("kafka")
@@ -40,10 +41,6 @@ def need_java() -> None:
     """Skip (or fail, if java is required) unless Java and Maven are here."""
     if missing := [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]:
         require("java", f"{' and '.join(missing)} not found (Debian: openjdk-17-jdk-headless, maven)")
-
-
-#: The port of a KRaft node's controller is so far above the broker's, as tests/peers/kafka has it.
-CONTROLLER = 10_000
 
 
 def has_controller(port: int, host: str = "127.0.0.1") -> bool:
@@ -165,7 +162,7 @@ class Apache:
         """
         need_java()
         fetch(version)
-        port = port or free_port(second=0 if zookeeper else CONTROLLER)
+        port = port or free_port()
         directory = directory or self.directory / f"kafka-{version}-{broker_id}"
         # A test's broker need not clean its own logs with a 128 MB buffer, nor keep 50 partitions of offsets.
         small: dict[str, object] = {

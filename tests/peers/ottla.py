@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import IO
 
 from tests.peers import forks
-from tests.peers.processes import Server, free_port, is_readable, keeping
+from tests.peers.ports import free_port
+from tests.peers.processes import Server, is_readable, keeping
 
 READY = re.compile(r"ottla ready: broker (\d+) at (\S+):(\d+)\s*")
 

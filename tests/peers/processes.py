@@ -5,7 +5,6 @@ Nothing here sleeps for a guessed time: readiness is a question asked of the ser
 
 import contextlib
 import os
-import random
 import select
 import shutil
 import signal
@@ -27,7 +26,6 @@ class HasFileno(Protocol):
 STARTED: list["Server"] = []  # in the order of their start; conftest shows their output when a test fails
 
 
-_RANDOM = random.SystemRandom()  # the global one is set back by tests with seeds
 _SETPRIV = shutil.which("setpriv")
 
 
@@ -51,27 +49,6 @@ def is_readable(file: int | HasFileno, timeout_s: float | None = 0.0) -> bool:
     poll = select.poll()
     poll.register(file, select.POLLIN)
     return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
-
-
-def free_port(*, second: int = 0) -> int:
-    """A TCP port on 127.0.0.1 that was free a moment ago, of those that no outgoing connection is given: a server that
-    takes seconds to start, beside tests with thousands of connections, finds it free still. The port that is `second`
-    above it is such a port as well.
-    """
-    while True:
-        port = _RANDOM.randrange(8_000 if second else 10_000, _first_of_outgoing() - second)
-        with socket.socket() as listener, socket.socket() as other, contextlib.suppress(OSError):
-            listener.bind(("127.0.0.1", port))
-            if second:
-                other.bind(("127.0.0.1", port + second))
-            return port
-
-
-def _first_of_outgoing() -> int:
-    try:
-        return max(int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]), 20_000)
-    except OSError:
-        return 49_152  # RFC 6335
 
 
 def keeping(settings: Mapping[str, object] | None) -> dict[str, object]:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from ottla.client import BlockingConnection, Security
 from ottla.errors import SaslAuthenticationFailed
-from tests.peers.apache import CONTROLLER, Apache, Kafka
+from tests.peers.apache import Apache, Kafka
 from tests.peers.certificates import certified
-from tests.peers.processes import free_port
+from tests.peers.ports import CONTROLLER, free_port
 
 USER = "alice"
 # What quoting, encoding and normalizing would each make something else of.
@@ -44,7 +44,7 @@ class Secured:
         self.certified = certified("broker", self.authority, ["127.0.0.1", "localhost"])
         self.trusted = folder / "trusted.pem"
         self.trusted.write_text(self.authority.certificate_pem)
-        port = free_port(second=CONTROLLER if zookeeper is None else 0)
+        port = free_port()
         self.ports = {name: free_port() for name in LISTENERS}
         self.broker: Kafka = apache.broker(
             version, zookeeper=zookeeper, port=port, settings=self._settings(port, zookeeper is None)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.processes import Server, free_port
+from tests.peers.ports import free_port
+from tests.peers.processes import Server
 from tests.peers.skips import module, require
 from tests.spark.topics import Topics
 

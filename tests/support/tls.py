@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.peers.certificates import Certified
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)

@@ -16,7 +16,7 @@ from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsReq
 from ottla.wire.k33_alter_configs import ALTER_CONFIGS, AlterableConfig, AlterConfigsRequest
 from ottla.wire.k33_alter_configs import AlterConfigsResource as AlterResource
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.client import Client, batch, connect
 from tests.support.directories import produced
 from tests.support.settings import APPEND, BROKER, BROKER_LOGGER, DELETE, SET, alter

@@ -21,7 +21,7 @@ from tests.broker.authorization.ruled import PLAIN, Ruled, rule, settings
 from tests.metrics.scraped import scrape
 from tests.peers.certificates import certified
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.tls import context, is_served, store
 from tests.support.waiting import PATIENCE_S, eventually
 

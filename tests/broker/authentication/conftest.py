@@ -13,7 +13,7 @@ from ottla.client import BlockingConnection, Security
 from ottla.errors import SaslAuthenticationFailed
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.peers.secured import MECHANISMS, PASSWORD, USER, jaas
 from tests.support.waiting import eventually
 

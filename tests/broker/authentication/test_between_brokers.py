@@ -24,7 +24,7 @@ from tests.broker.authentication.use import (
 )
 from tests.peers.apache import Apache, tool
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.clients

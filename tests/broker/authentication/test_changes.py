@@ -13,7 +13,7 @@ from ottla.wire.k44_incremental_alter_configs import (
 from tests.broker.authentication.conftest import PLAIN
 from tests.broker.authentication.talking import Talk, plain
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.client import connect
 from tests.support.waiting import eventually
 

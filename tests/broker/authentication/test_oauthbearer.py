@@ -30,7 +30,7 @@ from tests.broker.authentication.talking import Talk
 from tests.broker.authentication.use import VALUES
 from tests.peers.apache import Apache, tool
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.clients

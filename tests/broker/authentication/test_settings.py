@@ -12,7 +12,7 @@ from ottla.client import Security
 from ottla.config import BrokerConfig, ConfigError
 from tests.broker.authentication.conftest import PLAIN, users
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 LISTENERS = {

@@ -16,7 +16,7 @@ from tests.broker.authentication.use import USERS, VALUES, brokers_known, create
 from tests.peers.apache import Apache
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.tls import refused, store
 from tests.support.waiting import PATIENCE_S, eventually
 

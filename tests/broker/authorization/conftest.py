@@ -9,7 +9,7 @@ import pytest
 from tests.broker.authorization.ruled import Ruled, settings
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 
 USERS = ("root", "alice", "bob", "carol", "describer", "alterer")
 

@@ -17,7 +17,7 @@ from tests.broker.authorization.conversations import RECORDED, REQUESTS, begin, 
 from tests.broker.authorization.ruled import PLAIN, Ruled, settings
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 
 Answers = dict[str, dict[str, list[str]]]
 

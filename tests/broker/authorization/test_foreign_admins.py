@@ -11,7 +11,7 @@ from ottla.wire.acls import PatternType, Permission
 from ottla.wire.needs import Operation, Resource
 from tests.broker.authorization.ruled import ANYTHING, Ruled, flat, rule, settings
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore::DeprecationWarning")]

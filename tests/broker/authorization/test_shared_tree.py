@@ -12,7 +12,7 @@ from ottla.wire.needs import Operation, Resource
 from tests.broker.authorization.ruled import ANYTHING, Ruled, flat, rule, settings
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.java, pytest.mark.judge]

@@ -15,7 +15,7 @@ from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTo
 from ottla.wire.needs import Operation, Resource
 from tests.broker.authorization.ruled import Ruled, rule, settings
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.client import batch
 from tests.support.waiting import PATIENCE_S
 

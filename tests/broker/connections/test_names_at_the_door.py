@@ -31,7 +31,7 @@ from ottla.wire.k06_update_metadata import (
     UpdateMetadataTopicState,
 )
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.client import Client, batch, connect, values
 from tests.support.waiting import eventually
 

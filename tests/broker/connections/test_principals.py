@@ -22,7 +22,7 @@ from ottla.wire.k49_alter_client_quotas import (
 )
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.client import Client, batch, connect, values
 from tests.support.tls import API_VERSIONS, context, listeners, refused, store
 from tests.support.waiting import PATIENCE_S, eventually

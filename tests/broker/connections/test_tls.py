@@ -23,7 +23,7 @@ from tests.metrics.scraped import is_there, scrape
 from tests.peers.apache import tool
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.client import Client, batch
 from tests.support.tls import API_VERSIONS, is_served, listeners, refused, shown, store
 from tests.support.waiting import PATIENCE_S, eventually

@@ -11,7 +11,7 @@ import pytest
 from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.client import Client, connect
 from tests.support.settings import BROKER, alter
 from tests.support.tls import API_VERSIONS, context, is_served, listeners, shown, store

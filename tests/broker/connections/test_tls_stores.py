@@ -8,7 +8,7 @@ import pytest
 from tests.peers.apache import need_java
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.tls import context, is_served, listeners, refused, shown, store
 from tests.support.waiting import PATIENCE_S
 

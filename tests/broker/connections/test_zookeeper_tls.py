@@ -13,7 +13,7 @@ from ottla.config import BrokerConfig, ConfigError
 from tests.peers.apache import Apache
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.tls import store
 from tests.support.waiting import PATIENCE_S, eventually
 

@@ -42,7 +42,7 @@ from ottla.wire.k06_update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.client import Client
 from tests.support.control_requests import BASE, OTHER, ask, elsewhere, leading, produced, started
 from tests.support.waiting import PATIENCE_S, comes_true

@@ -12,7 +12,7 @@ from ottla.controller import prepare
 from ottla.coordination import znodes
 from ottla.coordination.znodes import BrokerRegistration, Endpoint
 from ottla.coordination.zookeeper import ZooKeeperTree
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.waiting import comes_true
 
 

@@ -20,7 +20,8 @@ from ottla.wire.k49_alter_client_quotas import (
     OpData,
 )
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port, is_readable
+from tests.peers.ports import free_port
+from tests.peers.processes import is_readable
 from tests.support.client import Client, batch
 from tests.support.hostile import connect
 from tests.support.waiting import PATIENCE_S, eventually

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from ottla.coordination.znodes import BrokerRegistration, Endpoint
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.client import connect
 from tests.support.settings import alter
 from tests.support.waiting import PATIENCE_S, eventually

@@ -14,7 +14,7 @@ import pytest
 from tests.metrics.scraped import is_there
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.peers.skips import require
 from tests.support.tls import shown, store
 from tests.support.waiting import PATIENCE_S, eventually

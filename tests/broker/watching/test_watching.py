@@ -32,7 +32,7 @@ from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsR
 from tests.coordination.proxy import LossyProxy
 from tests.metrics.scraped import Scraped, get, is_there, scrape
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.peers.skips import require
 from tests.support.client import Client, batch, connect
 from tests.support.waiting import PATIENCE_S

@@ -10,7 +10,7 @@ from tests.cluster.rounds import Round
 from tests.cluster.stand import Cluster
 from tests.faults.broker import settings
 from tests.faults.broker.load import PARTITIONS
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.peers.skips import module
 from tests.support.waiting import eventually
 

@@ -11,7 +11,7 @@ from tests.cluster.kinds import OTTLA
 from tests.cluster.orders import order
 from tests.cluster.stand import Cluster, Member
 from tests.metrics.scraped import Scraped, scrape
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.support.client import batch
 from tests.support.waiting import eventually
 

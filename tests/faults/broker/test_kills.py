@@ -38,7 +38,7 @@ from tests.faults.broker.victim import SESSION_MS, Victim
 from tests.faults.checker import Operation, Outcome, Send, check, illegal
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
-from tests.peers.processes import free_port
+from tests.peers.ports import free_port
 from tests.peers.skips import require
 from tests.support.client import Client as BrokerClient
 from tests.support.waiting import PATIENCE_S, eventually

@@ -1,0 +1,92 @@
+"""TCP ports for servers that are started in a moment, each given to one server only.
+
+A port that is only seen to be free is taken by somebody else now and then: a server of Kafka's binds it seconds later,
+beside other processes of tests that look for ports as well. So a process reserves a block of ports: it binds the first
+of them as long as it lives, and nobody draws from a block whose first port is taken. All lie below the ports that
+Linux gives to outgoing connections.
+"""
+
+import atexit
+import random
+import socket
+from pathlib import Path
+
+#: A KRaft node has its controller so far above the broker's port, as `tests/peers/kafka` does: those ports are drawn by
+#: nobody.
+CONTROLLER = 10_000
+LOWEST = 8_000
+BLOCK = 50
+
+_RANDOM = random.SystemRandom()  # the global one is set back by tests with seeds
+
+
+class Ports:
+    """The blocks that this process has reserved."""
+
+    def __init__(self) -> None:
+        self._reserved: list[socket.socket] = []
+        self._block = range(0)
+        self._next = 0
+
+    def free(self) -> int:
+        """A port on 127.0.0.1 to which nothing is bound, nor to the one `CONTROLLER` above it."""
+        while True:
+            for _ in self._block:
+                port = self._block[self._next]
+                self._next = (self._next + 1) % len(self._block)
+                if _is_free(port) and _is_free(port + CONTROLLER):
+                    return port
+            self._reserve()
+
+    def close(self) -> None:
+        """Gives the blocks back."""
+        for each in self._reserved:
+            each.close()
+
+    def _reserve(self) -> None:
+        while True:
+            first = LOWEST + BLOCK * _RANDOM.randrange((_end() - LOWEST) // BLOCK)
+            if (guard := _bound(first)) is not None:
+                self._reserved.append(guard)
+                self._block, self._next = range(first + 1, first + BLOCK), 0
+                return
+
+
+def _end() -> int:
+    """The first port that is not drawn."""
+    return min(_first_of_outgoing() - CONTROLLER, LOWEST + CONTROLLER)
+
+
+def _first_of_outgoing() -> int:
+    try:
+        return max(int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]), 20_000)
+    except OSError:
+        return 49_152  # RFC 6335
+
+
+def _bound(port: int) -> socket.socket | None:
+    listener = socket.socket()
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError:
+        listener.close()
+        return None
+    return listener
+
+
+def _is_free(port: int) -> bool:
+    if (listener := _bound(port)) is None:
+        return False
+    listener.close()
+    return True
+
+
+_ports = Ports()
+atexit.register(_ports.close)
+
+
+def free_port() -> int:
+    """A port on 127.0.0.1 that no other server of any tests is given while this process lives, but for this process's
+    own later ones. The port `CONTROLLER` above it is such a port as well.
+    """
+    return _ports.free()
