@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -69,11 +70,24 @@ def test_other(ottla_broker):
 
 def run(folder: Path, *arguments: str, code: int = 0, **environment: str) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, "."]
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **environment}
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONFAULTHANDLER": "1", **environment},
+        process_group=0,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            # Each of its processes says where its threads are.
+            os.killpg(process.pid, signal.SIGABRT)
+            output, _ = process.communicate()
+            pytest.fail(f"the run does not end:\n{output}")
+    assert process.returncode == code, output
+    return output
 
 
 def test_a_run_has_one_broker_and_each_test_a_topic(tmp_path: Path) -> None:
