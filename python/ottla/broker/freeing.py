@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import trio
 
 from ottla.slices import Slices
-from ottla.wire.schema import Message
+from ottla.wire.schema import Message, holding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,17 +126,17 @@ def _long_lists(message: Message) -> list[Rows]:
     for inner in lists_of(message):
         if len(inner) > INNER_AT_ONCE:
             found.append(inner)
-        else:
+        # The rows of a list are all of one kind.
+        elif isinstance(inner, list) and isinstance(inner[0], Message):
             for row in inner:
-                if isinstance(row, Message):
-                    found += _long_lists(row)
+                found += _long_lists(row)
     return found
 
 
 def lists_of(message: Message) -> list[Rows]:
     """The lists of a message that are not empty, those of the structures in it included."""
     found: list[Rows] = []
-    for name in message.__struct_fields__:
+    for name in holding(type(message)):
         value = getattr(message, name)
         if type(value) is list and value:
             found.append(value)

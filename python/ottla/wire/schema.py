@@ -122,7 +122,20 @@ class StructSpec(NamedTuple):
 def describe(cls: type[Message]) -> StructSpec:
     """The specification of a message class by the fields that it declares, with all structures inside it."""
     hints = get_type_hints(cls, include_extras=True)
-    return StructSpec(cls.__name__, cls, [_field(hints[field.name], field) for field in msgspec.structs.fields(cls)])
+    fields = [_field(hints[field.name], field) for field in msgspec.structs.fields(cls)]
+    _holding[cls] = tuple(field.name for field in fields if isinstance(field.type, tuple))
+    return StructSpec(cls.__name__, cls, fields)
+
+
+#: Of the classes that have been described.
+_holding: dict[type[Message], tuple[str, ...]] = {}
+
+
+def holding(cls: type[Message]) -> tuple[str, ...]:
+    """The fields that may have arrays or structures, which are few: most fields are numbers and texts. All fields of a
+    class that was never encoded or decoded.
+    """
+    return _holding.get(cls, cls.__struct_fields__)
 
 
 def _field(hint: Any, field: msgspec.structs.FieldInfo) -> FieldSpec:

@@ -7,7 +7,7 @@ operations (KIP-430). 9: flexible.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.authorization.authorizer import ALL_BITS
@@ -83,7 +83,8 @@ async def handle(call: Metadata, rooms: ClusterRooms) -> None:
     told: dict[str, dict[int, PartitionMetadata]] = {}
     size_bytes = rows = 0
     for name in snapshot if names is None else names:
-        await slices.row()
+        if slices.is_over():
+            await slices.end()
         if names is None and rights is not None and not rights.might(Operation.DESCRIBE, Resource.TOPIC, name):
             continue
         partitions = told[name] = {} if name in errors else snapshot.get(name, {})
@@ -120,7 +121,8 @@ async def _answer(
         answer.cluster_authorized_operations = cluster_operations(rights)
     slices = Slices()
     for name, partitions in told.items():
-        await slices.row()
+        if slices.is_over():
+            await slices.end()
         error = errors.get(name, 0)
         is_hidden = error == TopicAuthorizationFailed.code
         topic = MetadataResponseTopic(
@@ -133,15 +135,13 @@ async def _answer(
                 ALL_BITS[Resource.TOPIC] if rights is None else rights.bits(Resource.TOPIC, name)
             )
         answer.topics.append(topic)
-        for piece in _pieces(sorted(partitions.items())):
-            topic.partitions += _partitions(call.version, brokers, reachable, piece)
-            await slices.row()
+        ordered = sorted(partitions.items())
+        for start in range(0, len(ordered), PARTITIONS_AT_ONCE):
+            some = ordered[start : start + PARTITIONS_AT_ONCE]
+            topic.partitions += _partitions(call.version, brokers, reachable, some)
+            if slices.is_over():
+                await slices.end()
     return answer
-
-
-def _pieces(partitions: list[tuple[int, PartitionMetadata]]) -> Iterator[list[tuple[int, PartitionMetadata]]]:
-    for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
-        yield partitions[start : start + PARTITIONS_AT_ONCE]
 
 
 def _partitions(
