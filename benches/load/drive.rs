@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
@@ -19,7 +18,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::latency::Latencies;
-use crate::{process, socket};
+use crate::link::{Entrance, Link, Opener};
+use crate::process;
 
 #[derive(Deserialize)]
 pub struct Options {
@@ -43,6 +43,9 @@ pub struct Options {
     /// The server never answers (acks=0).
     #[serde(default)]
     unanswered: bool,
+    /// By the plain socket and without a login, unless something else is said.
+    #[serde(default)]
+    entrance: Entrance,
     /// Whose CPU is taken over the measured time.
     #[serde(default)]
     pids: Vec<u32>,
@@ -56,7 +59,7 @@ const TIMER: u64 = u64::MAX;
 const RECEIVE_BYTES: usize = 1 << 20;
 
 struct Connection {
-    socket: TcpStream,
+    socket: Link,
     frame: usize,
     buffer: Vec<u8>,
     filled: usize,
@@ -204,8 +207,9 @@ impl Schedule {
 }
 
 pub fn run(options: &Options) -> Value {
+    let opener = Opener::new(&options.entrance);
     let _idle: Vec<_> = (0..options.idle)
-        .map(|_| socket::connect(&options.address))
+        .map(|_| opener.open(&options.address))
         .collect();
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
     let frames: Vec<_> = options
@@ -214,7 +218,7 @@ pub fn run(options: &Options) -> Value {
         .map(|path| std::fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}")))
         .collect();
     let all: Vec<_> = (0..options.connections)
-        .map(|index| open(&epoll, options, index, frames.len()))
+        .map(|index| open(&epoll, &opener, options, index, frames.len()))
         .collect();
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK).expect("timerfd");
     epoll::add(
@@ -334,12 +338,18 @@ pub fn run(options: &Options) -> Value {
     result
 }
 
-fn open(epoll: &rustix::fd::OwnedFd, options: &Options, index: usize, frames: usize) -> Connection {
-    let socket = socket::connect(&options.address);
-    socket.set_nonblocking(true).expect("O_NONBLOCK");
+fn open(
+    epoll: &rustix::fd::OwnedFd,
+    opener: &Opener,
+    options: &Options,
+    index: usize,
+    frames: usize,
+) -> Connection {
+    let socket = opener.open(&options.address);
+    socket.socket().set_nonblocking(true).expect("O_NONBLOCK");
     epoll::add(
         epoll,
-        &socket,
+        socket.socket(),
         epoll::EventData::new_u64(index as u64),
         epoll::EventFlags::IN,
     )

@@ -7,14 +7,17 @@
 //! * `in_turn`: one frame after the other, each to its own server when the one before was answered.
 //! * `check`: consumes partitions to their ends: count, checksum and whether each value is one of those that were sent.
 //! * `end_to_end`: records at a fixed rate, from the moment each should have been sent until a consumer holds it.
+//! * `handshakes`: connections by TLS that only begin.
 //! * `echo`, `sendfile`: what a socket can do without a broker. `write`, `memory`: what the file system and the memory can.
 
 mod check;
 mod drive;
 mod end_to_end;
+mod handshakes;
 mod in_turn;
 mod latency;
 mod limits;
+mod link;
 mod process;
 mod socket;
 
@@ -27,6 +30,7 @@ enum Run {
     Check(check::Options),
     EndToEnd(end_to_end::Options),
     InTurn(in_turn::Options),
+    Handshakes(handshakes::Options),
     Echo(limits::Echo),
     Sendfile(limits::Sendfile),
     Write(limits::Write),
@@ -48,6 +52,7 @@ fn main() {
         Ok(Run::Check(options)) => check::run(&options),
         Ok(Run::EndToEnd(options)) => end_to_end::run(&options),
         Ok(Run::InTurn(options)) => in_turn::run(&options),
+        Ok(Run::Handshakes(options)) => handshakes::run(&options),
         Ok(Run::Echo(options)) => limits::echo(&options),
         Ok(Run::Sendfile(options)) => limits::sendfile(&options),
         Ok(Run::Write(options)) => limits::write(&options),

@@ -15,7 +15,7 @@ pub fn connect(address: &str) -> TcpStream {
 }
 
 /// Reads one frame into `frame`, without its size.
-pub fn read_frame(socket: &mut TcpStream, frame: &mut Vec<u8>) -> std::io::Result<()> {
+pub fn read_frame(socket: &mut impl Read, frame: &mut Vec<u8>) -> std::io::Result<()> {
     let mut size = [0; 4];
     socket.read_exact(&mut size)?;
     frame.resize(u32::from_be_bytes(size) as usize, 0);

@@ -9,6 +9,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import rsa as rivest
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
@@ -17,7 +18,7 @@ from cryptography.x509.oid import NameOID
 class Certified:
     """A key, its certificate, and that of who signed it."""
 
-    key: ec.EllipticCurvePrivateKey
+    key: ec.EllipticCurvePrivateKey | rivest.RSAPrivateKey
     certificate: x509.Certificate
     signer: x509.Certificate | None = None
 
@@ -46,9 +47,13 @@ def _encryption(password: str | None) -> serialization.KeySerializationEncryptio
     return serialization.BestAvailableEncryption(password.encode())
 
 
-def certified(name: str, signer: Certified | None = None, hosts: Sequence[str] = ()) -> Certified:
-    """A new key with a certificate: an authority's, signed by itself, or one for `hosts`, names or addresses."""
-    key = ec.generate_private_key(ec.SECP256R1())
+def certified(name: str, signer: Certified | None = None, hosts: Sequence[str] = (), *, rsa: bool = False) -> Certified:
+    """A new key with a certificate: an authority's, signed by itself, or one for `hosts`, names or addresses. The key
+    is one of ECDSA, P-256, unless it is to be one of RSA, with 2,048 bits.
+    """
+    key: ec.EllipticCurvePrivateKey | rivest.RSAPrivateKey = (
+        rivest.generate_private_key(65537, 2048) if rsa else ec.generate_private_key(ec.SECP256R1())
+    )
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
     builder = (
