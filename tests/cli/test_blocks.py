@@ -17,6 +17,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.peers.ports import free_port
 from tests.peers.skips import require
 from tests.support import shown
+from tests.support.inner_pytest import run_pytest
 from tests.support.readme import PROJECT, block
 from tests.support.waiting import PATIENCE_S, eventually
 
@@ -94,13 +95,13 @@ def test_a_broker_for_other_languages(tmp_path: Path) -> None:
 
 def test_the_fixtures_of_pytest(tmp_path: Path) -> None:
     (tmp_path / "test_page.py").write_text(block("python", "ottla_topic", "docs/python.md"))
-    assert "1 passed" in ran([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."], tmp_path)
+    assert "1 passed" in run_pytest(tmp_path)
 
 
 def test_faults_on_purpose(tmp_path: Path) -> None:
     code = block("python", "faults.add", "docs/python.md") + block("python", "faults.random", "docs/python.md")
     (tmp_path / "test_page.py").write_text(code)
-    assert "2 passed" in ran([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."], tmp_path)
+    assert "2 passed" in run_pytest(tmp_path)
 
 
 def test_clients(served: Broker, tmp_path: Path) -> None:

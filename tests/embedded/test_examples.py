@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.peers.skips import require
-from tests.support.waiting import PATIENCE_S
+from tests.support.inner_pytest import run_pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODULES = {"confluent": "confluent_kafka", "asyncio": "aiokafka", "kafka_python": "kafka"}
@@ -29,11 +27,4 @@ def test_an_example_passes(name: str, tmp_path: Path) -> None:
     if importlib.util.find_spec(MODULES[name]) is None:
         require("clients", f"{MODULES[name]} is not installed")
     folder = shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_pytest(folder)

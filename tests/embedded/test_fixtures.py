@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import PATIENCE_S
+from tests.support.inner_pytest import run_pytest
 
 TESTS = """
 import pytest
@@ -68,56 +64,34 @@ def test_other(ottla_broker):
 """
 
 
-def run(folder: Path, *arguments: str, code: int = 0, **environment: str) -> str:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, "."]
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONFAULTHANDLER": "1", **environment},
-        process_group=0,
-    ) as process:
-        try:
-            output, _ = process.communicate(timeout=PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            # Each of its processes says where its threads are.
-            os.killpg(process.pid, signal.SIGABRT)
-            output, _ = process.communicate()
-            pytest.fail(f"the run does not end:\n{output}")
-    assert process.returncode == code, output
-    return output
-
-
 def test_a_run_has_one_broker_and_each_test_a_topic(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(SETTINGS)
     (tmp_path / "test_it.py").write_text(TESTS)
-    assert "2 passed" in run(tmp_path)
+    assert "2 passed" in run_pytest(tmp_path)
 
 
 def test_they_are_there_in_async_tests(tmp_path: Path) -> None:
     pytest.importorskip("pytest_trio")
     (tmp_path / "test_it.py").write_text(ASYNC)
-    assert "2 passed" in run(tmp_path)
+    assert "2 passed" in run_pytest(tmp_path)
 
 
 def test_each_worker_has_a_broker(tmp_path: Path) -> None:
     pytest.importorskip("xdist")
     lines = "def test_{0}(ottla_broker): print(ottla_broker.port); assert ottla_broker.is_running\n"
     (tmp_path / "test_it.py").write_text("".join(lines.format(number) for number in range(4)))
-    assert "4 passed" in run(tmp_path, "-n", "2")
+    assert "4 passed" in run_pytest(tmp_path, "-n", "2")
 
 
 def test_runs_that_do_not_use_them_import_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(NOTHING)
-    assert "1 passed" in run(tmp_path)
+    assert "1 passed" in run_pytest(tmp_path)
 
 
 def test_they_can_be_named(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["ottla.testing"]\n' + SETTINGS)
     (tmp_path / "test_it.py").write_text(TESTS)
-    assert "2 passed" in run(tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    assert "2 passed" in run_pytest(tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
 @pytest.mark.parametrize("conftest", ["", 'pytest_plugins = ["ottla.testing"]\n'])
@@ -125,7 +99,7 @@ def test_faults_end_with_their_test(tmp_path: Path, conftest: str) -> None:
     (tmp_path / "conftest.py").write_text(conftest)
     (tmp_path / "test_it.py").write_text(FAULTS)
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if conftest else {}
-    assert "2 passed" in run(tmp_path, **environment)
+    assert "2 passed" in run_pytest(tmp_path, **environment)
 
 
 def test_pytest_finds_them() -> None:
