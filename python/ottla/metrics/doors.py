@@ -36,19 +36,36 @@ class Login:
 
     def fits(self, header: str | None) -> bool:
         """True if a header `Authorization` has both. How long that takes does not depend on what is wrong."""
-        scheme, _, text = (header or "").partition(" ")
-        try:
-            given = base64.b64decode(text.strip(), validate=True)
-        except (binascii.Error, ValueError):
-            given = b""
-        return hmac.compare_digest(hashlib.sha256(given).digest(), self._digest) and scheme.lower() == "basic"
+        scheme, given = _given(header)
+        return hmac.compare_digest(hashlib.sha256(given).digest(), self._digest) and scheme == "basic"
+
+
+def claimed(header: str | None) -> str | None:
+    """The name in a header `Authorization`, whether it is right or not; None if there is none."""
+    name, colon, _ = _given(header)[1].partition(b":")
+    return name.decode(errors="replace") if colon else None
+
+
+def _given(header: str | None) -> tuple[str, bytes]:
+    """The scheme, and the name and the password with a colon between them."""
+    scheme, _, text = (header or "").partition(" ")
+    try:
+        return scheme.lower(), base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return scheme.lower(), b""
 
 
 class Secured(NamedTuple):
-    """tls: Gives the context for a new connection; None: connections are plain. login: None: everybody may ask."""
+    """Who comes in. `tls` and `login` are asked anew for each connection and each request.
+
+    tls: Gives the context for a new connection; None: connections are plain.
+    login: None: everybody may ask.
+    refused: Is told of each request that was refused: the address of its client, and the name that it claimed.
+    """
 
     tls: Callable[[], ssl.SSLContext] | None = None
-    login: Login | None = None
+    login: Callable[[], Login] | None = None
+    refused: Callable[[str, str | None], None] | None = None
 
 
 async def tcp(host: str, port: int) -> list[trio.SocketListener]:

@@ -10,6 +10,7 @@ between other work of the loop, and sent then: a client that does not read holds
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
@@ -137,13 +138,14 @@ class _Connections:
             await trio.aclose_forcefully(stream)
             return
         self._count += 1
+        address = _address(stream)
         try:
             connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
             if self._secured.tls is not None:
                 stream = trio.SSLStream(stream, self._secured.tls(), server_side=True, https_compatible=True)
             try:
                 wait_s = HEAD_S
-                while await self._exchange(stream, connection, wait_s):
+                while await self._exchange(stream, connection, address, wait_s):
                     connection.start_next_cycle()
                     wait_s = IDLE_S
             finally:
@@ -154,11 +156,13 @@ class _Connections:
         finally:
             self._count -= 1
 
-    async def _answer(self, request: h11.Request) -> Answer:
+    async def _answer(self, request: h11.Request, address: str) -> Answer:
         path, login = request.target.decode("latin-1"), self._secured.login
         if login is not None and path.partition("?")[0] not in UNGUARDED:
             given = next((value.decode("latin-1") for name, value in request.headers if name == b"authorization"), None)
-            if not login.fits(given):
+            if not login().fits(given):
+                if self._secured.refused is not None:
+                    self._secured.refused(address, doors.claimed(given))
                 await trio.sleep(REFUSAL_S)
                 return Answer(401, "text/plain; charset=utf-8", [b"a name and a password are needed\n"], CHALLENGE)
         return await self._pages.answer(request.method.decode(), path)
@@ -173,7 +177,7 @@ class _Connections:
             return True
         return False
 
-    async def _exchange(self, stream: trio.abc.Stream, connection: h11.Connection, wait_s: float) -> bool:
+    async def _exchange(self, stream: trio.abc.Stream, connection: h11.Connection, address: str, wait_s: float) -> bool:
         """One request and its answer; whether another request may come."""
         try:
             request = None
@@ -185,7 +189,7 @@ class _Connections:
                     self._idle.pop(idle, None)
             if request is None:
                 return False
-            answer = await self._answer(request)
+            answer = await self._answer(request, address)
             is_whole = type(connection.next_event()) is h11.EndOfMessage
         except h11.RemoteProtocolError as error:
             if connection.our_state is not h11.IDLE:
@@ -200,6 +204,16 @@ class _Connections:
             self._pages.sending_bytes -= answer.length
         # A request with a body is answered, and its body is not read.
         return is_whole and connection.our_state is h11.DONE
+
+
+def _address(stream: trio.abc.Stream) -> str:
+    """Of the client; empty at a socket of the file system."""
+    if not isinstance(stream, trio.SocketStream):
+        return ""
+    with contextlib.suppress(OSError):
+        name = stream.socket.getpeername()
+        return str(name[0]) if isinstance(name, tuple) else ""
+    return ""
 
 
 async def _request(stream: trio.abc.Stream, connection: h11.Connection, wait_s: float) -> h11.Request | None:

@@ -65,8 +65,9 @@ metrics.password.file=/etc/ottla/metrics.password
 
 The settings of TLS are those of a listener that is called METRICS: `listener.name.metrics.ssl.*`, or `ssl.*` for all
 ([tls.md](tls.md)); with `ssl.client.auth=required` scrapers need a certificate. Files that change are taken within
-seconds. The password is the first line of its file, of 8 characters at least; another one needs a restart. `/metrics`
-is only given with it. `/healthz` and `/readyz` need no password, since those who ask have none as a rule.
+seconds. The password is the first line of its file, of 8 characters at least; another one in the
+file is taken within seconds. `/metrics` is only given with it, and refusals stand in the audit log
+([audit.md](audit.md)). `/healthz` and `/readyz` need no password, since those who ask have none as a rule.
 
 Prometheus has the other side in its `scrape_configs`: `scheme: https`, `tls_config` with `ca_file`, and `basic_auth`
 with `username` and `password_file`.

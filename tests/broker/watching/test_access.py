@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import json
 import socket
 import ssl
 import stat
@@ -101,6 +102,37 @@ def test_metrics_need_tls_and_the_password(brokers: Brokers, tmp_path: Path) -> 
     assert asked(connection, "/healthz") == asked(connection, "/readyz") == 200
     assert asked(connection, "/metrics?x", basic("prometheus", PASSWORD)) == 200
     assert PASSWORD not in served.broker.log.read_text()
+
+
+def test_another_password_in_the_file_is_taken(brokers: Brokers, tmp_path: Path) -> None:
+    served = Tls(brokers, tmp_path)
+    (tmp_path / "password").write_text("short\n")
+    eventually("it is refused", lambda: "has less than 8 characters" in served.broker.log.read_text())
+    assert asked(served.connect(), "/metrics", basic("prometheus", PASSWORD)) == 200
+    (tmp_path / "password").write_text("another password\n")
+    eventually(
+        "it is taken", lambda: asked(served.connect(), "/metrics", basic("prometheus", "another password")) == 200
+    )
+    assert asked(served.connect(), "/metrics", basic("prometheus", PASSWORD)) == 401
+    assert "another password" not in served.broker.log.read_text()
+
+
+def test_refusals_stand_in_the_audit_log(brokers: Brokers, tmp_path: Path) -> None:
+    audit = tmp_path / "audit.log"
+    served = Tls(brokers, tmp_path, **{"audit.log.file": audit})
+    for headers in ({}, basic("prometheus", "a wrong password"), basic("prometheus", PASSWORD)):
+        asked(served.connect(), "/metrics", headers)
+    eventually("both are written", lambda: audit.read_text().count("\n") == 2)
+    first, second = (json.loads(line) for line in audit.read_text().splitlines())
+    assert (first["user"], first["reason"]) == (None, "basic authentication: no name and password")
+    assert (second["user"], second["reason"]) == (
+        "prometheus",
+        "basic authentication: wrong name or password of 'prometheus'",
+    )
+    for line in (first, second):
+        assert (line["event"], line["listener"], line["mechanism"]) == ("authentication", "METRICS", "BASIC")
+        assert (line["address"], line["allowed"]) == ("127.0.0.1", False)
+    assert "a wrong password" not in audit.read_text()
 
 
 def test_those_who_speak_no_tls_are_closed_and_hold_up_nobody(brokers: Brokers, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 
 from ottla.broker import tls
+from ottla.broker.watching.readiness import NAME
 from ottla.client.tls import VERSIONS, private_file
 from ottla.config import ConfigError, Endpoint, parse_address
 from ottla.metrics.doors import UNIX, Login
@@ -29,7 +30,6 @@ USER: Final = "metrics.user"
 PASSWORD_FILE: Final = "metrics.password.file"
 #: Where metrics are served if `metrics.listener` names no host.
 LOOPBACK: Final = "127.0.0.1"
-NAME: Final = "METRICS"
 #: Of the address of a socket of the file system, as Linux has it.
 PATH_BYTES_MAX: Final = 107
 #: Characters of a password. A shorter one is soon guessed.
@@ -38,25 +38,25 @@ _VERIFY: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL,
 
 
 class Place(NamedTuple):
-    """path: Of a socket of the file system, in place of host and port. Without a login everybody may ask."""
+    """path: Of a socket of the file system, in place of host and port. Without a password everybody may ask."""
 
     host: str = LOOPBACK
     port: int = 0
     path: str | None = None
     certificate: Certificate | None = None
-    login: Login | None = None
+    password: Password | None = None
 
 
 def of(config: BrokerConfig) -> Place:
     """Where metrics are served, and to whom; `metrics.listener` is set. Raises ConfigError."""
     text = config.get_str(LISTENER) or ""
     is_secured = config.get_str(PROTOCOL) == "SSL"
-    login = _login(config)
+    password = Password.of(config)
     if text.startswith(UNIX):
         path = text.removeprefix(UNIX)
         if not path or len(path.encode()) > PATH_BYTES_MAX:
             raise ConfigError(LISTENER, f"{LISTENER}={text}: a path is needed, of {PATH_BYTES_MAX} bytes at most")
-        if is_secured or login is not None:
+        if is_secured or password is not None:
             name = PROTOCOL if is_secured else USER
             why = "the rights of its file say who comes in"
             raise ConfigError(name, f"{LISTENER}={text}: {why}, so {name} has no effect; remove it")
@@ -65,18 +65,57 @@ def of(config: BrokerConfig) -> Place:
         host, port = parse_address(text)
     except ValueError as error:
         raise ConfigError(LISTENER, f"{LISTENER}: {error}") from None
-    return Place(host or LOOPBACK, port, None, Certificate(config, host, port) if is_secured else None, login)
+    return Place(host or LOOPBACK, port, None, Certificate(config, host, port) if is_secured else None, password)
 
 
-def _login(config: BrokerConfig) -> Login | None:
-    user, file = config.get_str(USER), config.get_str(PASSWORD_FILE)
-    if not user and not file:
-        return None
-    if not user or not file:
-        lacks, has = (USER, PASSWORD_FILE) if not user else (PASSWORD_FILE, USER)
-        raise ConfigError(lacks, f"{has} is set, and {lacks} is not: they come together")
-    if ":" in user:
-        raise ConfigError(USER, f"{USER}={user}: a name with a colon cannot be sent (RFC 7617)")
+class Password:
+    """The name and the password that are needed, which is taken anew when its file changes. Raises ConfigError."""
+
+    def __init__(self, user: str, file: str) -> None:
+        self._user, self._file = user, file
+        self._stamps = tls.stamps([file])
+        self._login = _read(user, file)
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Password | None:
+        """None if the settings want none."""
+        user, file = config.get_str(USER), config.get_str(PASSWORD_FILE)
+        if not user and not file:
+            return None
+        if not user or not file:
+            lacks, has = (USER, PASSWORD_FILE) if not user else (PASSWORD_FILE, USER)
+            raise ConfigError(lacks, f"{has} is set, and {lacks} is not: they come together")
+        if ":" in user:
+            raise ConfigError(USER, f"{USER}={user}: a name with a colon cannot be sent (RFC 7617)")
+        return cls(user, file)
+
+    def login(self) -> Login:
+        """For a new request."""
+        return self._login
+
+    async def watch(self) -> None:
+        """Takes what the file has when it changes, until cancelled."""
+        while True:
+            await trio.sleep(_look_s())
+            found = await trio.to_thread.run_sync(tls.stamps, [self._file], abandon_on_cancel=True)
+            if found == self._stamps:
+                continue
+            self._stamps = found
+            try:
+                self._login = await trio.to_thread.run_sync(_read, self._user, self._file, abandon_on_cancel=True)
+            except ConfigError as error:
+                logger.error("%s; the password of before is still the one", error)
+            else:
+                logger.info("the password of %s is the one that its file has now", LISTENER)
+
+
+def _look_s() -> float:
+    from ottla.broker.secured import LOOK_S
+
+    return LOOK_S
+
+
+def _read(user: str, file: str) -> Login:
     try:
         with open(file, encoding="utf-8") as opened:
             mode = stat.S_IMODE(Path(file).stat().st_mode)
@@ -109,10 +148,8 @@ class Certificate:
 
     async def watch(self) -> None:
         """Takes what the files have when they change, until cancelled."""
-        from ottla.broker.secured import LOOK_S
-
         while True:
-            await trio.sleep(LOOK_S)
+            await trio.sleep(_look_s())
             found = await trio.to_thread.run_sync(tls.stamps, self._files, abandon_on_cancel=True)
             if found == self._files:
                 continue

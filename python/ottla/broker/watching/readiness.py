@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ottla.broker.hosts import host_of
 from ottla.coordination.tree import SessionState
 
 if TYPE_CHECKING:
     from ottla.broker.watching.rooms import WatchedRooms
+
+
+#: Of the metrics listener, as settings and the audit log have it.
+NAME: Final = "METRICS"
 
 
 class Readiness:
@@ -25,6 +30,14 @@ class Readiness:
     def serves(self, broker: WatchedRooms) -> None:
         self.broker = broker
         self.stage = None
+
+    def refused(self, address: str, user: str | None) -> None:
+        """A client of the metrics listener has not said who it is, or was not believed."""
+        if self.broker is not None and self.broker.audit is not None:
+            reason = "no name and password" if user is None else f"wrong name or password of {user!r}"
+            self.broker.audit.authentication(
+                host_of(address), NAME, "", mechanism="BASIC", user=user, reason=f"basic authentication: {reason}"
+            )
 
     def stopping(self) -> None:
         """No more clients should come: those that are here are still answered."""

@@ -59,10 +59,15 @@ async def watched(config: BrokerConfig) -> AsyncIterator[Readiness]:
         if place.path is not None:
             await nursery.start(serve_unix, seen, place.path)
         else:
-            certificate = place.certificate
-            secured = Secured(None if certificate is None else certificate.context, place.login)
+            certificate, password = place.certificate, place.password
+            secured = Secured(
+                None if certificate is None else certificate.context,
+                None if password is None else password.login,
+                readiness.refused,
+            )
             await nursery.start(serve, seen, place.host, place.port, secured)
-            if certificate is not None:
-                nursery.start_soon(certificate.watch)
+            for part in (certificate, password):
+                if part is not None:
+                    nursery.start_soon(part.watch)
         yield readiness
         nursery.cancel_scope.cancel()
