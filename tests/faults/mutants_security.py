@@ -15,6 +15,7 @@ AUTHENTICATION = "python/ottla/broker/authentication/authentication.py"
 PRINCIPALS = "tests/broker/connections/test_principals.py"
 RENEWED = "tests/broker/connections/test_tls_renewed.py"
 TOKENS = "tests/broker/authentication/test_oauthbearer.py"
+CLIENTS_OF_TOKENS = "tests/client/test_oauth.py"
 BETWEEN = "tests/broker/authentication/test_tls_between_brokers.py"
 
 DEV = "tests/cli/test_dev_security.py"
@@ -404,6 +405,27 @@ MUTANTS = (
         "    if handler == UNSIGNED:\n",
         '    if handler in ("", UNSIGNED):\n',
         pytest=(f"{TOKENS}::test_settings_that_cannot_be_served",),
+    ),
+    Mutant(
+        "oauth.a-redirect-gets-the-secret",
+        "python/ottla/client/oauth.py",
+        "handlers: list[Any] = [NoRedirect()]",
+        "handlers: list[Any] = []",
+        pytest=(f"{CLIENTS_OF_TOKENS}::test_what_an_authorization_server_may_say",),
+    ),
+    Mutant(
+        "oauth.a-refused-token-is-used-again",
+        "python/ottla/client/oauth.py",
+        "            del _kept[source]\n",
+        "            pass\n",
+        pytest=(f"{CLIENTS_OF_TOKENS}::test_a_token_that_the_broker_refuses_is_not_used_again",),
+    ),
+    Mutant(
+        "oauth.a-token-is-used-to-its-end",
+        "python/ottla/client/oauth.py",
+        "USED * _life_s(text, answer)",
+        "1e9",
+        pytest=(f"{CLIENTS_OF_TOKENS}::test_it_stays_in_with_new_tokens",),
     ),
     Mutant(
         "tls.zookeeper-hears-plain-text",

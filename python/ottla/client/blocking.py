@@ -15,7 +15,7 @@ from ottla.client.errors import ConnectionLost, NotABroker, broke, check_address
 from ottla.client.frames import FRAME_BYTES_MAX, FrameReader
 from ottla.client.protocol import Protocol
 from ottla.client.refusal import refused
-from ottla.errors import RemoteProtocolError
+from ottla.errors import RemoteProtocolError, SaslAuthenticationFailed
 from ottla.wire.k18_api_versions import API_VERSIONS
 from ottla.wire.schema import Api, Request, Response
 
@@ -195,9 +195,11 @@ class BlockingConnection:
 
     def _authenticate(self, security: Security) -> None:
         """At first, and again before the session ends (KIP-368). Answers that are under way come before."""
+        from ottla.client import oauth
         from ottla.client.sasl import authentication, renewal_s
 
-        conversation = authentication(security, self.place)
+        token = "" if security.tokens is None else oauth.token(security.tokens, self.place)
+        conversation = authentication(security, self.place, token)
         try:
             api, message = next(conversation)
             while True:
@@ -207,7 +209,9 @@ class BlockingConnection:
         except StopIteration as end:
             after_s = renewal_s(end.value)
             self._renew_at = None if after_s is None else time.monotonic() + after_s
-        except BaseException:
+        except BaseException as problem:
+            if security.tokens is not None and isinstance(problem, SaslAuthenticationFailed):
+                oauth.forget(security.tokens, token)
             self.close()
             raise
 

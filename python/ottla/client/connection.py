@@ -22,7 +22,7 @@ from ottla.client.errors import BadAddress, ConnectionLost, NotABroker, broke, c
 from ottla.client.frames import FRAME_BYTES_MAX, FrameReader
 from ottla.client.protocol import Protocol
 from ottla.client.refusal import refused
-from ottla.errors import RemoteProtocolError
+from ottla.errors import RemoteProtocolError, SaslAuthenticationFailed
 from ottla.wire.k18_api_versions import API_VERSIONS
 from ottla.wire.schema import Api, Request, Response
 
@@ -267,9 +267,13 @@ class Connection:
 
     async def _authenticate(self, security: Security) -> None:
         """While nobody else sends: what came between would be refused."""
+        from ottla.client import oauth
         from ottla.client.sasl import authentication, renewal_s
 
-        conversation = authentication(security, self._place)
+        token = ""
+        if security.tokens is not None:
+            token = await trio.to_thread.run_sync(oauth.token, security.tokens, self._place, abandon_on_cancel=True)
+        conversation = authentication(security, self._place, token)
         try:
             api, message = next(conversation)
             while True:
@@ -278,7 +282,9 @@ class Connection:
         except StopIteration as end:
             after_s = renewal_s(end.value)
             self._renew_at = None if after_s is None else trio.current_time() + after_s
-        except BaseException:
+        except BaseException as problem:
+            if security.tokens is not None and isinstance(problem, SaslAuthenticationFailed):
+                oauth.forget(security.tokens, token)
             await self._lose(ConnectionLost(f"{self._place}: authentication did not come to its end"))
             raise
 

@@ -14,7 +14,7 @@ import hmac
 import random
 import re
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism, error
@@ -30,16 +30,18 @@ NONCE_BYTES = 24
 ITERATIONS_MAX = 10_000_000
 """A broker that asks for more wants to keep its clients busy: a million takes a second or less."""
 
+_APART = "\x01"
 RENEWAL = 0.85, 0.95
 """After which part of a session to authenticate again, at random in between, as Java's client does."""
 
 Conversation = Generator[tuple[Api[Any, Any], Any], Any, int]
 
 
-def authentication(security: Security, place: str) -> Conversation:
+def authentication(security: Security, place: str, token: str = "") -> Conversation:
     """Yields requests, wants their answers sent in, and returns how long the session lasts in ms; 0: for ever.
 
     place: HOST:PORT, for messages.
+    token: Of OAUTHBEARER (`oauth.token`).
 
     Raises:
         UnsupportedSaslMechanism, SaslAuthenticationFailed, IllegalSaslState: the broker refuses, or is not the one that
@@ -47,7 +49,8 @@ def authentication(security: Security, place: str) -> Conversation:
     """
     mechanism = security.mechanism
     assert mechanism is not None
-    who = f"{place}: {mechanism} as '{security.username}'"
+    user = security.username if security.tokens is None else security.tokens.user
+    who = f"{place}: {mechanism} as '{user}'"
     chosen: SaslHandshakeResponse = yield SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=mechanism)
     if chosen.error_code == UnsupportedSaslMechanism.code:
         offered = ", ".join(chosen.mechanisms) or "none"
@@ -58,7 +61,10 @@ def authentication(security: Security, place: str) -> Conversation:
         raise IllegalSaslState(f"{who}: this port takes no authentication; does security.protocol fit it?")
     if chosen.error_code:
         raise error(chosen.error_code, who)
-    steps = _plain(security) if mechanism == "PLAIN" else _scram(security, who)
+    if security.tokens is not None:
+        steps = _bearer(token, security.tokens.extensions, who)
+    else:
+        steps = _plain(security) if mechanism == "PLAIN" else _scram(security, who)
     message, lifetime_ms = next(steps), 0
     try:
         while True:
@@ -78,6 +84,15 @@ def renewal_s(lifetime_ms: int) -> float | None:
 
 def _plain(security: Security) -> Generator[bytes, bytes, None]:
     yield f"\0{security.username}\0{security.password}".encode()
+
+
+def _bearer(token: str, extensions: Iterable[tuple[str, str]], who: str) -> Generator[bytes, bytes, None]:
+    """RFC 7628. A broker that does not accept the token says why, and refuses when that was taken note of."""
+    pairs = [("auth", f"Bearer {token}"), *extensions]
+    told = yield f"n,,\x01{''.join(f'{name}={value}{_APART}' for name, value in pairs)}\x01".encode()
+    if told:
+        yield _APART.encode()
+        raise SaslAuthenticationFailed(f"{who}: the broker does not accept the token: {told.decode(errors='replace')}")
 
 
 def _scram(security: Security, who: str) -> Generator[bytes, bytes, None]:

@@ -16,11 +16,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from ottla.client.jaas import credentials
+from ottla.client.jaas import MODULES, SETTING, credentials, parse
+from ottla.client.tokens import HANDLER, TokenSource
+from ottla.client.tokens import NAMES as OF_TOKENS
+from ottla.client.tokens import source as token_source
 from ottla.kafka import PROTOCOLS
 
 PLAINTEXT = "PLAINTEXT"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Those with a user and a password."""
+OAUTHBEARER = "OAUTHBEARER"
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 TLS_VERSIONS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 
@@ -30,14 +35,14 @@ NAMES = (
     "ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.password", "ssl.keystore.key",
     "ssl.keystore.certificate.chain", "ssl.key.password",
     "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols", "ssl.protocol", "ssl.cipher.suites",
-    "sasl.mechanism", "sasl.jaas.config",
+    "sasl.mechanism", "sasl.jaas.config", *OF_TOKENS,
 )  # fmt: skip
 """Those that have an effect."""
 
 REFUSED = {
     "ssl.engine.factory.class": "it names a Java class; give certificates with ssl.truststore.* and ssl.keystore.*",
     "sasl.client.callback.handler.class": "it names a Java class; give user and password in sasl.jaas.config",
-    "sasl.login.callback.handler.class": "it names a Java class; give user and password in sasl.jaas.config",
+    HANDLER: "it names a Java class; give user and password in sasl.jaas.config",
     "sasl.login.class": "it names a Java class; give user and password in sasl.jaas.config",
 }
 
@@ -71,6 +76,8 @@ class Security:
     mechanism: str | None = None
     username: str = ""
     password: str = field(default="", repr=False)
+    tokens: TokenSource | None = None
+    """Of OAUTHBEARER, which has them in place of user and password."""
 
     @property
     def tls(self) -> bool:
@@ -99,8 +106,9 @@ class Security:
             )
         if protocol == PLAINTEXT:
             return None
+        has_tokens = protocol.startswith("SASL_") and given.get("sasl.mechanism") == OAUTHBEARER
         for name, value in given.items():
-            if value and name in REFUSED:
+            if value and name in REFUSED and not (has_tokens and name == HANDLER):
                 raise ValueError(f"{name} is not supported: {REFUSED[name]}")
         fields: dict[str, Any] = {}
         if protocol.endswith("SSL"):
@@ -193,11 +201,35 @@ def _versions(given: Mapping[str, str]) -> tuple[str, str]:
     return TLS_VERSIONS[numbers[0]], TLS_VERSIONS[numbers[-1]]
 
 
-def _sasl(given: Mapping[str, str]) -> dict[str, str]:
+def _sasl(given: Mapping[str, str]) -> dict[str, Any]:
     """The fields that concern SASL."""
     mechanism = given.get("sasl.mechanism", "")
+    if mechanism == OAUTHBEARER:
+        found = token_source(given, _options(given), SETTING)
+        _check_tls(found)
+        return {"mechanism": mechanism, "tokens": found}
     if mechanism not in MECHANISMS:
         stated = f"is '{mechanism}'" if mechanism else "is missing, which means GSSAPI (Kerberos)"
-        raise ValueError(f"sasl.mechanism {stated}; here it is one of {', '.join(MECHANISMS)}")
+        raise ValueError(f"sasl.mechanism {stated}; here it is one of {', '.join((*MECHANISMS, OAUTHBEARER))}")
     username, password = credentials(given.get("sasl.jaas.config", ""), mechanism)
     return {"mechanism": mechanism, "username": username, "password": password}
+
+
+def _options(given: Mapping[str, str]) -> dict[str, str]:
+    """Those of the login module of OAUTHBEARER. Kafka 4.1 needs none where settings have all."""
+    text = given.get(SETTING, "")
+    if not text:
+        return {}
+    module, options = parse(text, f'{MODULES[OAUTHBEARER]} required clientId="..." clientSecret="...";')
+    if module != MODULES[OAUTHBEARER]:
+        raise ValueError(
+            f"{SETTING} has the login module {module}; sasl.mechanism={OAUTHBEARER} needs {MODULES[OAUTHBEARER]}"
+        )
+    return options
+
+
+def _check_tls(source: TokenSource) -> None:
+    try:
+        Security.of({"security.protocol": "SSL", **dict(source.tls)})
+    except ValueError as error:
+        raise ValueError(f"{SETTING}: {error}") from None

@@ -55,7 +55,7 @@ CONFIGS_EXCLUDED: Final = (
 CLIENT_ID: Final = "ottla-mirror"
 
 #: How the names of settings end that have passwords or keys in them.
-SECRET: Final = (".password", "sasl.jaas.config", "ssl.keystore.key")
+SECRET: Final = (".password", ".client.secret", "sasl.jaas.config", "ssl.keystore.key")
 
 _OF_CONNECT: Final = "it is of Kafka Connect, which is not needed here"
 _PLUGIN: Final = "it names a Java class, which cannot be loaded here"
