@@ -14,7 +14,8 @@ from pathlib import Path
 #: A KRaft node has its controller so far above the broker's port, as `tests/peers/kafka` does: those ports are drawn by
 #: nobody.
 CONTROLLER = 10_000
-LOWEST = 8_000
+#: Above those that pages use as examples, which tests follow.
+LOWEST = 10_000
 BLOCK = 50
 
 _RANDOM = random.SystemRandom()  # the global one is set back by tests with seeds
@@ -53,8 +54,8 @@ class Ports:
 
 
 def _end() -> int:
-    """The first port that is not drawn."""
-    return min(_first_of_outgoing() - CONTROLLER, LOWEST + CONTROLLER)
+    """The first port that is not drawn. There are enough of them also where outgoing connections begin early."""
+    return max(min(_first_of_outgoing() - CONTROLLER, LOWEST + CONTROLLER), LOWEST + 40 * BLOCK)
 
 
 def _first_of_outgoing() -> int:
