@@ -9,19 +9,15 @@ Source: JaasContext.loadServerContext.
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.client import jaas
+from ottla.client import jaas, java_options
 from ottla.config import ConfigError
 
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig, Endpoint
 
-VARIABLE: Final = "KAFKA_OPTS"
-_PROPERTY: Final = "-Djava.security.auth.login.config="
 _ENTRY: Final = "KafkaServer"
 
 
@@ -56,30 +52,15 @@ def login(config: BrokerConfig, endpoint: Endpoint, mechanism: str, example: str
 
 def _of_file(endpoint: Endpoint, setting: str, module: str) -> Login | None:
     """`setting` is the one that is not set."""
-    path = _file()
-    if path is None:
-        return None
-    place = f"the JAAS file {path} ({VARIABLE})"
     try:
-        with open(path, encoding="utf-8") as file:
-            entries = jaas.parse_file(file.read())
-    except OSError as error:
-        raise ConfigError(setting, f"listener {endpoint}: {place} cannot be read: {error.strerror}") from None
-    except ValueError as error:  # bytes that are no text, too
-        raise ConfigError(setting, f"listener {endpoint}: {place}: {error}") from None
+        file = java_options.jaas_file()
+    except ValueError as error:
+        raise ConfigError(setting, f"listener {endpoint}: {error}") from None
+    if file is None:
+        return None
     names = (f"{endpoint.name.lower()}.{_ENTRY}", _ENTRY)
-    name = next((each for each in names if each in entries), None)
+    name = next((each for each in names if each in file.entries), None)
     if name is None:
         return None
-    options = dict(reversed(entries[name])).get(module)
-    return None if options is None else Login(f"{place}, entry {name}", options)
-
-
-def _file() -> str | None:
-    """The JAAS file that Java would be given."""
-    try:
-        words = shlex.split(os.environ.get(VARIABLE, ""))
-    except ValueError:  # a quote without its end
-        return None
-    paths = [word.removeprefix(_PROPERTY) for word in words if word.startswith(_PROPERTY)]
-    return paths[-1] if paths else None
+    options = dict(reversed(file.entries[name])).get(module)
+    return None if options is None else Login(f"{file.place}, entry {name}", options)
