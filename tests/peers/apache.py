@@ -28,8 +28,10 @@ METADATA_V1_NO_TOPICS = bytes.fromhex("0000000e 0003 0001 00000001 ffff 00000000
 SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto"
 
 
-def environment(heap_mb: int) -> dict[str, str]:
+def environment(heap_mb: int, java_options: str = "") -> dict[str, str]:
     return {
+        # Options whose values have no blanks: the script cuts the text there.
+        **({"KAFKA_OPTS": java_options} if java_options else {}),
         # A heap that grows from little is collected again and again in a broker's first seconds.
         "KAFKA_HEAP_OPTS": f"-Xms{heap_mb // 2}m -Xmx{heap_mb}m",
         "KAFKA_JVM_PERFORMANCE_OPTS": os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", SHORT_LIVED),
@@ -67,6 +69,7 @@ class Kafka(Server):
         arguments: list[str],
         heap_mb: int,
         host: str = "127.0.0.1",
+        java_options: str = "",
     ) -> None:
         self.version = version
         self.directory = directory
@@ -89,7 +92,10 @@ class Kafka(Server):
             str(directory),
         ]
         super().__init__(
-            f"kafka-{version}-{broker_id}", command + arguments, directory / "log.txt", environment=environment(heap_mb)
+            f"kafka-{version}-{broker_id}",
+            command + arguments,
+            directory / "log.txt",
+            environment=environment(heap_mb, java_options),
         )
 
 
@@ -121,11 +127,12 @@ class Apache:
         port: int | None = None,
         directory: Path | None = None,
         settings: Mapping[str, object] | None = None,
+        java_options: str = "",
         heap_mb: int = 128,
         wait: bool = True,
     ) -> tuple[Server, int]:
         """The same, for tests that stop or kill the server: (process, port). `wait=False` is for one of an ensemble,
-        which serves when others are there.
+        which serves when others are there. `java_options` are as in KAFKA_OPTS.
         """
         need_java()
         fetch(version)
@@ -135,7 +142,9 @@ class Apache:
         command = [str(SCRIPT), "zookeeper", "run", "--version", version, "--port", str(port), "--dir", str(directory)]
         for name, value in (settings or {}).items():
             command += ["--set", f"{name}={value}"]
-        server = Server(f"zookeeper-{port}", command, directory / "log.txt", environment=environment(heap_mb))
+        server = Server(
+            f"zookeeper-{port}", command, directory / "log.txt", environment=environment(heap_mb, java_options)
+        )
         self._stack.callback(server.kill)
         if wait:
             # Not "ruok": a server says that it is well before it serves, and a client that comes then is never
@@ -153,6 +162,7 @@ class Apache:
         host: str = "127.0.0.1",
         port: int | None = None,
         settings: Mapping[str, object] | None = None,
+        java_options: str = "",
         heap_mb: int = 256,
         wait: bool = True,
     ) -> Kafka:
@@ -175,7 +185,7 @@ class Apache:
             small["listeners"] = f"PLAINTEXT://{host}:{port}"
         for name, value in {**small, **keeping(settings)}.items():
             arguments += ["--set", f"{name}={value}"]
-        server = Kafka(version, directory, broker_id, port, arguments, heap_mb, host)
+        server = Kafka(version, directory, broker_id, port, arguments, heap_mb, host, java_options)
         self._stack.callback(server.kill)
         if wait:
             server.wait_until(lambda: has_controller(port, host))
@@ -198,9 +208,10 @@ class Apache:
         stdin: str | bytes = b"",
         timeout_s: float = 120.0,
         check: bool = True,
+        java_options: str = "",
     ) -> str:
         """The stdout of a command-line tool; a failure raises with its whole output."""
-        return tool(version, name, *arguments, stdin=stdin, timeout_s=timeout_s, check=check)
+        return tool(version, name, *arguments, stdin=stdin, timeout_s=timeout_s, check=check, java_options=java_options)
 
 
 def fetch(version: str) -> None:
@@ -208,7 +219,13 @@ def fetch(version: str) -> None:
 
 
 def tool(
-    version: str, name: str, *arguments: str, stdin: str | bytes = b"", timeout_s: float = 120.0, check: bool = True
+    version: str,
+    name: str,
+    *arguments: str,
+    stdin: str | bytes = b"",
+    timeout_s: float = 120.0,
+    check: bool = True,
+    java_options: str = "",
 ) -> str:
     """Run one of Kafka's tools; see Apache.tool."""
     need_java()
@@ -218,7 +235,7 @@ def tool(
         input=data,
         capture_output=True,
         timeout=timeout_s,
-        env={**os.environ, **environment(192)},
+        env={**os.environ, **environment(192, java_options)},
     )
     out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
     if check and done.returncode != 0:

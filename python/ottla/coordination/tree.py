@@ -86,6 +86,10 @@ class NoZooKeeper(Unavailable):
     """A Kafka broker answers where a ZooKeeper is named. The text says what to name."""
 
 
+class LoginRefused(Unavailable):
+    """The tree's server does not take the login. The text says why."""
+
+
 class NotAllowed(Unavailable):
     """A node's access rules (its ACL) forbid it."""
 

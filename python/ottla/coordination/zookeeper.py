@@ -38,27 +38,28 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Create as KazooCreate
 from kazoo.protocol.serialization import GetData
-from kazoo.protocol.states import EventType, KazooState, KeeperState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions
+from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
 
 from ottla.config.zookeeper import ZooKeeperServers
+from ottla.coordination.digest_md5 import User
+from ottla.coordination.kazoo_answers import EVENTS, error_of, stat_of
 from ottla.coordination.kazoo_handler import Encrypt, Handler
+from ottla.coordination.login import Login
 from ottla.coordination.mistaken import none_answered
 from ottla.coordination.multi_read import NODES_MAX, MultiRead, in_pieces
+from ottla.coordination.rules import OPEN, rules_of
 from ottla.coordination.tree import (
     BadVersion,
     Check,
-    ConnectionLoss,
     Create,
     Delete,
-    EphemeralParent,
     EventKind,
+    LoginRefused,
     Node,
-    NodeExists,
     NoNode,
     NotAllowed,
-    NotEmpty,
     NoZooKeeper,
     Operation,
     SessionExpired,
@@ -82,40 +83,13 @@ WINDOW = 100
 MULTI_READS = WINDOW // NODES_MAX
 """How many of them carry many reads: so many that there are no more nodes under way than if each were a request."""
 
+NO_VERSION = 2**31 - 1
+"""A version of a node's data that none has: it counts the changes."""
+
 SESSION_TIMEOUT_MS = 18_000
 """Kafka's default for `zookeeper.session.timeout.ms` since 2.5."""
 
-_ERRORS: dict[type[Exception], type[TreeError]] = {
-    kazoo_errors.NodeExistsError: NodeExists,
-    kazoo_errors.NoNodeError: NoNode,
-    kazoo_errors.BadVersionError: BadVersion,
-    kazoo_errors.NotEmptyError: NotEmpty,
-    kazoo_errors.NoChildrenForEphemeralsError: EphemeralParent,
-    kazoo_errors.SessionExpiredError: SessionExpired,
-    kazoo_errors.ConnectionLoss: ConnectionLoss,
-    kazoo_errors.OperationTimeoutError: ConnectionLoss,
-    kazoo_errors.ConnectionClosedError: Unavailable,
-    kazoo_errors.NoAuthError: NotAllowed,
-}
 _REFUSALS = (kazoo_errors.UnimplementedError, kazoo_errors.MarshallingError)
-_KINDS = {
-    EventType.CREATED: EventKind.CREATED,
-    EventType.DELETED: EventKind.DELETED,
-    EventType.CHANGED: EventKind.CHANGED,
-    EventType.CHILD: EventKind.CHILDREN,
-    EventType.NONE: EventKind.LOST,
-}
-
-
-def _error(error: BaseException, path: str, index: int | None = None) -> BaseException:
-    kind = next((ours for theirs, ours in _ERRORS.items() if isinstance(error, theirs)), None)
-    if kind is None:
-        kind = Unavailable if isinstance(error, kazoo_errors.KazooException) else None
-    if kind is None:
-        return error
-    ours = kind(path, str(error) or type(error).__name__, index)
-    ours.__cause__ = error
-    return ours
 
 
 class _Kind(enum.Enum):
@@ -188,15 +162,21 @@ class _Watcher:
         return self.tree, self.path, self.children, self.watch
 
     def __call__(self, event: Any) -> None:
-        kind = _KINDS.get(event.type, EventKind.LOST)
+        kind = EVENTS.get(event.type, EventKind.LOST)
         self.tree._hand_over(functools.partial(self.tree._fire, self.watch, WatchEvent(kind, self.path)))
 
 
 class ZooKeeperTree(Tree):
     """A session with a ZooKeeper ensemble. Make one with `connect`."""
 
-    def __init__(self, client: KazooClient, handler: Handler) -> None:
+    def __init__(
+        self, client: KazooClient, handler: Handler, *, login: Login | None = None, secures: bool = False
+    ) -> None:
         self._client = client
+        self._login = login
+        if login is not None:
+            login.ended = lambda: self._hand_over(self._login_ended)
+        self._secures = secures
         self._handler = handler
         handler.all_read = self._on_all_read
         self._token = trio.lowlevel.current_trio_token()
@@ -220,12 +200,15 @@ class ZooKeeperTree(Tree):
         connect_timeout_ms: int = SESSION_TIMEOUT_MS,
         create_chroot: bool = True,
         encrypt: Encrypt | None = None,
+        user: User | None = None,
+        secures: bool = False,
     ) -> ZooKeeperTree:
         """Begin a session with `HOST:PORT,HOST:PORT/chroot`, Kafka's `zookeeper.connect`. With `encrypt`, connections
-        have TLS.
+        have TLS. With `user`, they are logged in. `secures`: nodes are made with access rules (`rules`), for which
+        the session must be somebody, by `user` or by the certificate of `encrypt`.
 
         Raises ValueError for other text (`ZooKeeperServers`), Unavailable if no server answered in time (NoZooKeeper:
-        nor will one), and NoNode if the chroot is missing and is not to be made.
+        nor will one; LoginRefused), and NoNode if the chroot is missing and is not to be made.
         """
         hosts, chroot = ZooKeeperServers.parse(servers)
         handler = Handler(encrypt)
@@ -236,12 +219,17 @@ class ZooKeeperTree(Tree):
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_jitter=0.4, max_delay=1.0),
             logger=_quiet,
         )
-        tree = cls(client, handler)
+        login = None if user is None else Login(user)
+        if login is not None:
+            login.attach(client)
+        tree = cls(client, handler, login=login, secures=secures)
         try:
             await trio.to_thread.run_sync(client.start_async)
             with trio.move_on_after(connect_timeout_ms / 1000) as scope:
-                await tree.wait_connected()
+                await tree._begin()
                 await tree._ask_for_multi_reads()
+            if scope.cancelled_caught and login is not None and login.refused is not None:
+                raise LoginRefused("/", login.refused)
             if scope.cancelled_caught and handler.not_encrypted is not None:
                 raise NoZooKeeper("/", f"no ZooKeeper server at {hosts} by TLS: {handler.not_encrypted}")
             if scope.cancelled_caught:
@@ -257,6 +245,14 @@ class ZooKeeperTree(Tree):
             raise
         return tree
 
+    async def _begin(self) -> None:
+        try:
+            await self.wait_connected()
+        except Unavailable:
+            if self._login is None or self._login.refused is None:
+                raise
+            raise LoginRefused("/", self._login.refused) from None
+
     @property
     def session_id(self) -> int:
         return self._session_id
@@ -269,7 +265,7 @@ class ZooKeeperTree(Tree):
         check_path(path)
         watcher = None if watch is None else _Watcher(self, path, watch, children=False)
         data, stat = await self._one(path, lambda: self._client.get_async(path, watch=watcher))
-        return Node(data or b"", _stat(stat))
+        return Node(data or b"", stat_of(stat))
 
     async def sync(self) -> None:
         await self._one("/", lambda: self._client.sync_async("/"))
@@ -297,7 +293,7 @@ class ZooKeeperTree(Tree):
             except NoNode:
                 nodes.append(None)
             else:
-                nodes.append(Node(data or b"", _stat(stat)))
+                nodes.append(Node(data or b"", stat_of(stat)))
         return nodes
 
     async def _get_in_pieces(self, paths: Sequence[str]) -> list[Node | None]:
@@ -307,7 +303,7 @@ class ZooKeeperTree(Tree):
             if isinstance(each, kazoo_errors.NoNodeError):
                 found[at] = None
             elif isinstance(each, Exception):
-                raise _error(each, paths[at])
+                raise error_of(each, paths[at])
         return found
 
     def _multi_read(self, paths: Sequence[str]) -> Any:
@@ -336,7 +332,7 @@ class ZooKeeperTree(Tree):
         check_path(path)
         watcher = None if watch is None else _Watcher(self, path, watch, children=False)
         stat = await self._one(path, lambda: self._client.exists_async(path, watch=watcher))
-        return None if stat is None else _stat(stat)
+        return None if stat is None else stat_of(stat)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         check_path(path)
@@ -353,9 +349,9 @@ class ZooKeeperTree(Tree):
         for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
             # The operations before the one that failed answer "rolled back", those after it "inconsistent".
             if isinstance(result, Exception) and not isinstance(result, kazoo_errors.RolledBackError):
-                raise _error(result, operation.path, index)
+                raise error_of(result, operation.path, index)
         return [
-            _stat(result) if isinstance(operation, Set) else result if isinstance(operation, Create) else None
+            stat_of(result) if isinstance(operation, Set) else result if isinstance(operation, Create) else None
             for operation, result in zip(operations, results, strict=True)
         ]
 
@@ -367,7 +363,7 @@ class ZooKeeperTree(Tree):
                     # Not transaction.create(): that refuses to send null.
                     flags = (1 if ephemeral else 0) | (2 if sequential else 0)
                     transaction.operations.append(
-                        KazooCreate(self._client.chroot + path, data or None, OPEN_ACL_UNSAFE, flags)
+                        KazooCreate(self._client.chroot + path, data or None, self._rules(path), flags)
                     )
                 case Set(path, data, version):
                     transaction.set_data(path, data, version)
@@ -380,21 +376,32 @@ class ZooKeeperTree(Tree):
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         check_path(path + "0" if sequential else path)
         make = functools.partial(
-            self._client.create_async, path, data or None, ephemeral=ephemeral, sequence=sequential
+            self._client.create_async,
+            path,
+            data or None,
+            self._rules(path),
+            ephemeral=ephemeral,
+            sequence=sequential,
         )
         made: str = await self._one(path, make, _Kind.WRITE)
         return made
 
+    def _rules(self, path: str) -> list[ACL]:
+        return rules_of(path) if self._secures else OPEN
+
     async def set(self, path: str, data: bytes, version: int = -1) -> Stat:
         check_path(path)
-        return _stat(await self._one(path, lambda: self._client.set_async(path, data, version), _Kind.WRITE))
+        return stat_of(await self._one(path, lambda: self._client.set_async(path, data, version), _Kind.WRITE))
 
     async def delete(self, path: str, version: int = -1) -> None:
         check_path(path)
         await self._one(path, lambda: self._client.delete_async(path, version), _Kind.WRITE)
 
     async def guarded(self, paths: Sequence[str]) -> dict[str, str]:
-        """Of these nodes those that not everybody may change, and who may. What is not there is left out."""
+        """Of these nodes those that this session may not change, and who may. Missing nodes are left out.
+
+        Nothing is changed: a write with a version that no node has is refused for its rules first.
+        """
         found = {}
         rules = await self._all([(path, functools.partial(self._client.get_acls_async, path)) for path in paths])
         for path, result in zip(paths, rules, strict=True):
@@ -408,6 +415,14 @@ class ZooKeeperTree(Tree):
             if not any(acl.id == ANYONE_ID_UNSAFE and acl.perms == Permissions.ALL for acl in acls):
                 owners = [f"{acl.id.scheme}:{acl.id.id}" for acl in acls if acl.perms & Permissions.WRITE]
                 found[path] = ", ".join(owners) or "nobody"
+        tries = [(path, functools.partial(self._client.set_async, path, b"", NO_VERSION)) for path in found]
+        for path, result in zip(list(found), await self._all(tries), strict=True):
+            try:
+                result.unwrap()
+            except (BadVersion, NoNode):
+                del found[path]
+            except NotAllowed:
+                continue
         return found
 
     def listen(self, listener: SessionListener) -> Callable[[], None]:
@@ -470,7 +485,7 @@ class ZooKeeperTree(Tree):
             try:
                 result = request.submit()
             except Exception as error:
-                self._finish(request, outcome.Error(_error(error, request.path)))
+                self._finish(request, outcome.Error(error_of(error, request.path)))
             else:
                 result.rawlink(functools.partial(self._on_kazoo_result, request))
 
@@ -574,8 +589,12 @@ class ZooKeeperTree(Tree):
         elif is_lost and request.kind is not _Kind.WRITE and self._took_back(request):
             self._waiting.appendleft(request)
         else:
-            self._finish(request, outcome.Error(_error(error, request.path)))
+            self._finish(request, outcome.Error(error_of(error, request.path)))
         self._pump()
+
+    def _login_ended(self) -> None:
+        self._fail_all(Unavailable("/", "nobody is logged in at ZooKeeper"))
+        self._change_state(SessionState.CLOSED)
 
     def _session_changed(self, state: str, session_id: int, *, is_expired: bool) -> None:
         if self._state is SessionState.CLOSED:
@@ -592,8 +611,8 @@ class ZooKeeperTree(Tree):
             self._fail_all(SessionExpired("/", "the ZooKeeper session is over"))
             self._change_state(SessionState.EXPIRED)
         else:
-            # Nobody here asked for it: authentication failed, or kazoo's thread ended on an error of its own. It will
-            # not come back, so whoever uses this tree must know.
+            # Nobody here asked for it: kazoo's thread ended on an error of its own. It will not come back, so the users
+            # of this tree must know.
             logger.critical("the connection to ZooKeeper ended for good")
             self._fail_all(Unavailable("/", "the connection to ZooKeeper ended for good"))
             self._change_state(SessionState.CLOSED)
@@ -608,21 +627,6 @@ class ZooKeeperTree(Tree):
                 listener(state)
             except Exception:
                 logger.exception("a session listener raised")
-
-
-def _stat(stat: Any) -> Stat:
-    return Stat(
-        czxid=stat.czxid,
-        mzxid=stat.mzxid,
-        pzxid=stat.pzxid,
-        ctime_ms=stat.ctime,
-        mtime_ms=stat.mtime,
-        version=stat.version,
-        cversion=stat.cversion,
-        ephemeral_owner=stat.ephemeralOwner,
-        data_length=stat.dataLength,
-        children_count=stat.numChildren,
-    )
 
 
 # kazoo logs every reconnection attempt; what matters of it is logged above.
