@@ -21,12 +21,10 @@ ASKING = {
     "listener.name.inside.principal.builder.class": "org.example.Builder",
     "principal.builder.class": "org.example.Builder",
     "security.providers": "org.example.Provider",
-    "zookeeper.set.acl": "true",
 }
 HARMLESS = {
     "authorizer.class.name": "",
     "principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-    "zookeeper.set.acl": "false",
 }
 INERT = {
     "connection.failed.authentication.delay.ms": "50",
@@ -38,8 +36,14 @@ INERT = {
     "listener.name.plaintext.plain.sasl.jaas.config": "x required;",
     "ssl.keystore.location": "/keys.jks",
     "listener.name.inside.ssl.truststore.location": "/trust.jks",
+    "zookeeper.sasl.jaas.config": "hunter2",
+    "zookeeper.set.acl": "true",
     "zookeeper.ssl.keystore.location": "/keys.jks",
 }
+ALONE = (
+    "without effect, since the tree is a file in the data directory, which only the broker's own user may read: "
+    "zookeeper.sasl.jaas.config, zookeeper.set.acl"
+)
 
 
 @pytest.mark.parametrize(("name", "value"), ASKING.items())
@@ -66,8 +70,8 @@ def test_the_owner_may_accept_that_it_is_ignored(name: str, value: str) -> None:
 
 
 def test_only_what_is_refused_can_be_ignored() -> None:
-    with pytest.raises(InvalidValue, match=r"zookeeper\.set\.acls is not .* did you mean zookeeper\.set\.acl\?"):
-        BrokerConfig({IGNORED: "authorizer.class.name, zookeeper.set.acls"})
+    with pytest.raises(InvalidValue, match=r"security\.provider is not .* did you mean security\.providers\?"):
+        BrokerConfig({IGNORED: "authorizer.class.name, security.provider"})
     with pytest.raises(InvalidValue, match=r"listeners is not a setting that Ottla refuses"):
         BrokerConfig({IGNORED: "listeners"})
 
@@ -85,6 +89,7 @@ def test_what_has_no_effect_without_tls_or_sasl_is_a_warning_with_the_reason() -
         "without effect, since no listener has TLS: listener.name.inside.ssl.truststore.location, "
         "listener.name.plaintext.ssl.client.auth, ssl.keystore.location",
         "without effect, since the connection to ZooKeeper has no TLS: zookeeper.ssl.keystore.location",
+        ALONE,
         "without effect, since there are no delegation tokens: delegation.token.max.lifetime.ms",
     ]
 
@@ -142,6 +147,7 @@ def test_with_tls_and_sasl_only_what_java_alone_has_is_a_warning() -> None:
         "without effect, since brokers do not come in at each other by OAUTHBEARER: sasl.login.refresh.window.factor",
         "without effect, since only Java's own libraries look at it: ssl.provider",
         "without effect, since the connection to ZooKeeper has no TLS: zookeeper.ssl.keystore.location",
+        ALONE,
         "without effect, since there are no delegation tokens: delegation.token.max.lifetime.ms",
     ]
 

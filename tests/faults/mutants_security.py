@@ -427,11 +427,4 @@ MUTANTS = (
         "1e9",
         pytest=(f"{CLIENTS_OF_TOKENS}::test_it_stays_in_with_new_tokens",),
     ),
-    Mutant(
-        "tls.zookeeper-hears-plain-text",
-        "python/ottla/broker/tree.py",
-        "encrypt=zookeeper_tls.of_settings(config),",
-        "encrypt=None,",
-        pytest=("tests/broker/connections/test_zookeeper_tls.py::test_a_broker_joins",),
-    ),
 )

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from ottla.broker import moved, zookeeper_tls
+from ottla.broker import moved, zookeeper_access
 from ottla.config import BrokerConfig, ConfigError
 from ottla.controller.registration import prepare
 from ottla.coordination import znodes
-from ottla.coordination.tree import NoNode, NotAllowed, NoZooKeeper, Tree, Unavailable
+from ottla.coordination.tree import LoginRefused, NoNode, NotAllowed, NoZooKeeper, Tree, Unavailable
 
 if TYPE_CHECKING:
     from ottla.coordination.zookeeper import ZooKeeperTree
@@ -119,6 +119,7 @@ async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None)
     from ottla.coordination.zookeeper import ZooKeeperTree  # kazoo is imported only where it is used
 
     timeout_ms = config.zookeeper_connection_timeout_ms
+    access = zookeeper_access.of_settings(config)
     logger.info(
         "connecting to ZooKeeper at %s, for %d ms at most (zookeeper.connect; without it this broker is a cluster of "
         "its own)",
@@ -131,7 +132,7 @@ async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None)
             session_timeout_ms=config.get_int("zookeeper.session.timeout.ms"),
             connect_timeout_ms=timeout_ms,
             create_chroot=cluster_id is None,
-            encrypt=zookeeper_tls.of_settings(config),
+            **access._asdict(),
         )
         try:
             await _refuse_rules(tree)
@@ -153,10 +154,14 @@ async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None)
         ) from None
     except NotAllowed as error:
         raise NotAllowed(
-            f"the tree in ZooKeeper at {servers} has access rules ({error}), and Ottla does not log in to ZooKeeper "
-            "yet; take the rules away (Kafka's zookeeper-security-migration.sh --zookeeper.acl unsecure, and "
-            "zookeeper.set.acl=false for its brokers), or use another chroot"
+            f"the tree in ZooKeeper at {servers} has access rules ({error}), and this broker is {_who(access)} there; "
+            f"let it be who the others are ({zookeeper_access.SETTING}, or zookeeper.ssl.*), or take the rules away "
+            "(Kafka's zookeeper-security-migration.sh --zookeeper.acl unsecure, and zookeeper.set.acl=false for its "
+            "brokers), or use another chroot"
         ) from None
+    except LoginRefused as error:
+        place = "" if access.user is None else f" ({access.user.place})"
+        raise LoginRefused("/", f"the login at ZooKeeper, {servers}, failed: {error}{place}") from None
     except NoZooKeeper:
         raise
     except Unavailable:
@@ -167,8 +172,14 @@ async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None)
     return tree
 
 
+def _who(access: zookeeper_access.Access) -> str:
+    if access.user is not None:
+        return f"the user {access.user.name}"
+    return "who its certificate says" if access.is_somebody else "nobody"
+
+
 async def _refuse_rules(tree: ZooKeeperTree) -> None:
-    """Raises NotAllowed if only some may change what brokers change: as members of such a cluster we would find out
+    """Raises NotAllowed if only others may change what brokers change: as members of such a cluster we would find out
     one node at a time.
     """
     guarded = await tree.guarded([znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID, *znodes.PERSISTENT_PATHS])

@@ -29,6 +29,11 @@ class Encryption:
     def __init__(self, security: Security) -> None:
         self._security = security
 
+    @property
+    def shows_certificate(self) -> bool:
+        """True if ZooKeeper is shown a certificate of ours."""
+        return self._security.keystore_location is not None
+
     def __call__(self, connection: socket.socket, host: str, port: int) -> ssl.SSLSocket:
         try:
             return tls.encrypted_socket(connection, host, port, self._security)

@@ -322,6 +322,11 @@ _BROKER = {
         "machine, where other replicas that were in sync do not say what they have. One whose log is "
         "gone waits for their answers without a limit. With 0 such replicas lead like any other."
     ),
+    "zookeeper.sasl.jaas.config": (
+        "Who to be at ZooKeeper, as Kafka's JAAS files say it, on one line: "
+        'org.apache.zookeeper.server.auth.DigestLoginModule required username="..." password="..."; Without it: '
+        "the entry Client of the JAAS file that the variable KAFKA_OPTS names, if there is one."
+    ),
     "controlled.shutdown.enable": "Whether a broker that stops hands its partitions to other leaders first.",
     "controlled.shutdown.max.retries": "How often that is tried.",
     "controlled.shutdown.retry.backoff.ms": "How long the broker waits between two tries.",
@@ -388,7 +393,11 @@ _BROKER = {
     "zookeeper.session.timeout.ms": (
         "How long ZooKeeper may hear nothing from this broker before the others take it for dead."
     ),
-    "zookeeper.set.acl": "Whether what this broker creates in ZooKeeper may be changed only by brokers.",
+    "zookeeper.set.acl": (
+        "Whether what this broker creates in ZooKeeper may be changed only by who it is there: its user "
+        "(zookeeper.sasl.jaas.config) or its certificate (zookeeper.ssl.keystore.location). Users' passwords and the "
+        "settings of brokers can then be read only by it, too."
+    ),
     "zookeeper.ssl.cipher.suites": "The TLS cipher suites for ZooKeeper. Without it: Java's.",
     "zookeeper.ssl.client.enable": "Whether connections to ZooKeeper use TLS.",
     "zookeeper.ssl.crl.enable": "Whether revocation lists are looked up for ZooKeeper's certificates.",

@@ -83,8 +83,8 @@ SECURITY = """\
 A broker does not start with a setting that asks for protection which Ottla does not have, and a running broker is
 not given one. Values that ask for nothing are taken: `false`, and empty ones. To start all the same, name each such
 setting in `security.settings.ignored`, for instance
-`security.settings.ignored=zookeeper.set.acl,create.topic.policy.class.name`; each is then a warning at every start.
-Settings without effect are a warning. All of this holds for the forms of one listener as well
+`security.settings.ignored=principal.builder.class,create.topic.policy.class.name`; each is then a warning at every
+start. Settings without effect are a warning. All of this holds for the forms of one listener as well
 (`listener.name.LISTENER.principal.builder.class`).
 """
 

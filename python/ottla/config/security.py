@@ -39,10 +39,6 @@ REFUSED: Final[dict[str, str]] = {
     ),
     "principal.builder.class": "Ottla runs no Java principal builder, so clients are named as Kafka's own names them",
     "security.providers": "Ottla does not use Java's security providers, so its own cryptography is used instead",
-    "zookeeper.set.acl": (
-        "Ottla sets no access rules in ZooKeeper yet, so everybody who reaches ZooKeeper may read and change what "
-        "Ottla writes there, users' stored credentials and access rules included"
-    ),
 }
 """What is missing where a setting asks for protection, and what follows. delegation.token.secret.key is what Kafka 2.8
 and later call the master key.
@@ -60,8 +56,15 @@ HARMLESS: Final[dict[str, tuple[str, ...]]] = {
 _WITHOUT_TLS: Final = "no listener has TLS"
 _WITHOUT_SASL: Final = "no listener has SASL"
 _ZOOKEEPER_WITHOUT_TLS: Final = "the connection to ZooKeeper has no TLS"
+_WITHOUT_ZOOKEEPER: Final = "the tree is a file in the data directory, which only the broker's own user may read"
 _WITHOUT_AUTHORIZER: Final = "there is no authorizer, and everybody who is let in may do everything"
-_CONDITIONS: Final = (_WITHOUT_TLS, _WITHOUT_SASL, _ZOOKEEPER_WITHOUT_TLS, _WITHOUT_AUTHORIZER)
+_CONDITIONS: Final = (
+    _WITHOUT_TLS,
+    _WITHOUT_SASL,
+    _WITHOUT_ZOOKEEPER,
+    _ZOOKEEPER_WITHOUT_TLS,
+    _WITHOUT_AUTHORIZER,
+)
 
 OF_AUTHORIZER: Final[dict[str, str]] = {
     "super.users": (
@@ -91,6 +94,7 @@ INERT: Final = (
         "only Java's own libraries look at it",
     ),
     (("delegation.token.*",), "there are no delegation tokens"),
+    (("zookeeper.sasl.jaas.config", "zookeeper.set.acl"), _WITHOUT_ZOOKEEPER),
     (("zookeeper.ssl.*", "zookeeper.clientCnxnSocket"), _ZOOKEEPER_WITHOUT_TLS),
     (("zookeeper.ssl.keystore.type", "zookeeper.ssl.truststore.type"), "the files themselves say what they are"),
     (tuple(OF_AUTHORIZER), _WITHOUT_AUTHORIZER),
@@ -117,6 +121,7 @@ def absent(config: Layers) -> set[str]:
     is_so = {
         _WITHOUT_TLS: not any(each.endswith("SSL") for each in protocols_with_tls),
         _WITHOUT_SASL: not any(each.startswith("SASL") for each in protocols),
+        _WITHOUT_ZOOKEEPER: config.zookeeper is None,
         _ZOOKEEPER_WITHOUT_TLS: config.zookeeper is None or not config.get_bool("zookeeper.ssl.client.enable"),
         _WITHOUT_AUTHORIZER: not has_authorizer(config),
     }

@@ -405,6 +405,7 @@ OURS: Final = (
     S("sasl.oauthbearer.sub.claim.name", STRING, "sub", LOW, PER_BROKER, is_ours=True),
     S("security.settings.ignored", LIST, [], HIGH, READ_ONLY, is_ours=True),
     S("unclean.start.wait.ms", LONG, 30_000, MEDIUM, READ_ONLY, at_least(0), is_ours=True),
+    S("zookeeper.sasl.jaas.config", PASSWORD, None, MEDIUM, READ_ONLY, is_ours=True),
 )
 
 # Where our default is not Kafka's, and why.

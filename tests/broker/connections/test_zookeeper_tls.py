@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 from ottla.broker.zookeeper_tls import of_settings
 from ottla.config import BrokerConfig, ConfigError
+from ottla.coordination.kazoo_handler import Handler
 from tests.peers.apache import Apache
 from tests.peers.certificates import Certified, certified
 from tests.peers.ottla import Brokers
 from tests.peers.ports import free_port
+from tests.support.node_rules import rules
 from tests.support.tls import store
 from tests.support.waiting import PATIENCE_S, eventually
 
@@ -21,9 +25,10 @@ HOSTS = ("127.0.0.1", "localhost")
 
 
 class Secured(NamedTuple):
-    """A ZooKeeper that wants certificates. folder: of what is its client's."""
+    """A ZooKeeper that wants certificates at `place`, and none at `plain`. folder: of what is its client's."""
 
     place: str
+    plain: str
     folder: Path
     authority: Certified
 
@@ -58,8 +63,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "ssl.hostnameVerification": "false",
     }
     with Apache(folder) as apache:
-        apache.zookeeper_server(settings=settings)
-        yield Secured(f"127.0.0.1:{port}", folder, authority)
+        _, plain = apache.zookeeper_server(settings=settings)
+        yield Secured(f"127.0.0.1:{port}", f"127.0.0.1:{plain}", folder, authority)
 
 
 @pytest.mark.java
@@ -71,6 +76,34 @@ def test_a_broker_joins(secured: Secured, brokers: Brokers) -> None:
     assert f"ZooKeeper at {place}" in broker.log.read_text()
     assert broker.stop() == 0
     brokers(zookeeper=place, data=broker.data, port=broker.port, settings=given)
+
+
+@pytest.mark.java
+@pytest.mark.zookeeper
+def test_a_tree_is_kept_for_a_certificate(secured: Secured, brokers: Brokers, kafka: Apache) -> None:
+    """`zookeeper.set.acl=true`, as Kafka keeps it."""
+    settings = {**secured.settings(), "zookeeper.set.acl": "true"}
+    brokers(zookeeper=f"{secured.place}/ours", broker_id=1, settings=settings)
+    kafka.broker("2.7.2", zookeeper=f"{secured.place}/theirs", settings=settings)
+    encrypt = of_settings(BrokerConfig({name: str(value) for name, value in settings.items()}))
+    found = []
+    for name in "ours", "theirs":
+        owner = KazooClient(f"{secured.place}/{name}", handler=Handler(encrypt))
+        owner.start(PATIENCE_S)
+        found.append(rules(owner, "CN=broker"))
+        owner.stop()
+        owner.close()
+    ours, theirs = found
+    assert ours.pop("/config/ips") == theirs["/config/topics"]
+    assert ours == theirs
+    assert ours["/config/users"] == {("x509", 31)}
+    nobody = KazooClient(f"{secured.plain}/ours")
+    nobody.start(PATIENCE_S)
+    assert nobody.get_children("/brokers/topics") == []
+    with pytest.raises(NoAuthError):
+        nobody.get_children("/config/users")
+    nobody.stop()
+    nobody.close()
 
 
 @pytest.mark.java
