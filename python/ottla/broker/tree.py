@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ottla.replication.log_manager import LogManager
 
 logger = logging.getLogger("ottla")
+
+
+_LOOKED_AT: Final = (znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID, *znodes.PERSISTENT_PATHS)
+"""Nodes that show who keeps a tree."""
 
 
 class SharedTree(Protocol):
@@ -136,6 +140,8 @@ async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None)
         )
         try:
             await _refuse_rules(tree)
+            if access.secures:
+                await _tell_left_open(tree)
             if cluster_id is not None:
                 # This server may be behind another one, to which the first broker has told the id.
                 await tree.sync()
@@ -154,7 +160,7 @@ async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None)
         ) from None
     except NotAllowed as error:
         raise NotAllowed(
-            f"the tree in ZooKeeper at {servers} has access rules ({error}), and this broker is {_who(access)} there; "
+            f"the tree in ZooKeeper at {servers} has access rules ({error}), and this broker is {access.who} there; "
             f"let it be who the others are ({zookeeper_access.SETTING}, or zookeeper.ssl.*), or take the rules away "
             "(Kafka's zookeeper-security-migration.sh --zookeeper.acl unsecure, and zookeeper.set.acl=false for its "
             "brokers), or use another chroot"
@@ -172,16 +178,20 @@ async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None)
     return tree
 
 
-def _who(access: zookeeper_access.Access) -> str:
-    if access.user is not None:
-        return f"the user {access.user.name}"
-    return "who its certificate says" if access.is_somebody else "nobody"
-
-
 async def _refuse_rules(tree: ZooKeeperTree) -> None:
     """Raises NotAllowed if only others may change what brokers change: as members of such a cluster we would find out
     one node at a time.
     """
-    guarded = await tree.guarded([znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID, *znodes.PERSISTENT_PATHS])
+    guarded = await tree.guarded(_LOOKED_AT)
     for path, owners in guarded.items():
         raise NotAllowed(path, f"only {owners} may change it")
+
+
+async def _tell_left_open(tree: ZooKeeperTree) -> None:
+    if left := await tree.left_open(_LOOKED_AT):
+        logger.warning(
+            "zookeeper.set.acl=true closes the nodes that are made from now on; everybody who reaches ZooKeeper may "
+            "still change what was made before (%s): close that with Kafka's zookeeper-security-migration.sh "
+            "--zookeeper.acl secure",
+            ", ".join(left),
+        )

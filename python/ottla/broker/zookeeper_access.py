@@ -23,6 +23,7 @@ SETTING: Final = "zookeeper.sasl.jaas.config"
 SECURES: Final = "zookeeper.set.acl"
 MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
 EXAMPLE: Final = f'{MODULE} required username="..." password="...";'
+NOBODY: Final = "nobody"
 _KERBEROS: Final = ("com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule")
 _ENTRY: Final = "zookeeper.sasl.clientconfig"
 _ALLOWED: Final = "zookeeper.sasl.client"
@@ -39,7 +40,14 @@ class Access(NamedTuple):
     @property
     def is_somebody(self) -> bool:
         """True if ZooKeeper is told who comes."""
-        return self.user is not None or (self.encrypt is not None and self.encrypt.shows_certificate)
+        return self.who != NOBODY
+
+    @property
+    def who(self) -> str:
+        """In words."""
+        if self.user is not None:
+            return f"the user {self.user.name}"
+        return "the owner of its certificate" if self.encrypt and self.encrypt.shows_certificate else NOBODY
 
 
 def of_settings(config: BrokerConfig) -> Access:

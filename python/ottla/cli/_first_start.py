@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli._settings import at_most_one, not_empty, on_command_line, zookeeper_servers
+from ottla.cli._zookeeper_access import access_option, open_tree
 
 if TYPE_CHECKING:
     from ottla.coordination.tree import Tree
@@ -19,7 +20,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def first_start_options(function: Function) -> Function:
-    """Adds `--data-dir` and `--zookeeper` to a command, which hands both to `asks_no_broker` and `in_tree`."""
+    """Adds `--data-dir` and `--zookeeper` to a command, which hands both to `asks_no_broker` and `in_tree`; and what
+    says who to be in ZooKeeper.
+    """
+    function = access_option(function)
     function = click.option(
         "--zookeeper",
         metavar="HOST:PORT/chroot",
@@ -55,13 +59,12 @@ def in_tree(doing: str, data_dir: str | None, zookeeper: str | None, work: Calla
     from ottla.cli._interrupts import run
     from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
     from ottla.coordination.tree import TreeError
-    from ottla.coordination.zookeeper import ZooKeeperTree
     from ottla.errors import KafkaError
     from ottla.replication.data_directory import make_private
 
     async def opened() -> None:
         if zookeeper is not None:
-            async with await ZooKeeperTree.connect(zookeeper) as tree:
+            async with await open_tree(zookeeper) as tree:
                 return await work(tree)
         assert data_dir is not None, "one of both is given"
         file = Path(data_dir).absolute() / TREE_FILE

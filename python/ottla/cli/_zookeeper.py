@@ -11,6 +11,7 @@ import click
 from ottla.cli._client import parsed_bootstrap, security
 from ottla.cli._errors import explained
 from ottla.cli._settings import zookeeper_servers
+from ottla.cli._zookeeper_access import access_option, open_tree
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -26,8 +27,9 @@ CONNECT_MS = 10_000
 
 
 def zookeeper_option(help_text: str) -> Callable[[Function], Function]:
-    """Adds `--zookeeper`, which is None unless it was given."""
-    return click.option("--zookeeper", metavar="HOST:PORT/chroot", callback=zookeeper_servers, help=help_text)
+    """Adds `--zookeeper`, which is None unless it was given, and what says who to be there."""
+    option = click.option("--zookeeper", metavar="HOST:PORT/chroot", callback=zookeeper_servers, help=help_text)
+    return lambda function: option(access_option(function))
 
 
 class Session:
@@ -90,8 +92,7 @@ def with_zookeeper(
     """
     from ottla.classic.groups import GroupHasMembers
     from ottla.cli._interrupts import run as run_quietly
-    from ottla.coordination.tree import NoNode, NoZooKeeper, TreeError, Unavailable
-    from ottla.coordination.zookeeper import ZooKeeperTree
+    from ottla.coordination.tree import LoginRefused, NoNode, NoZooKeeper, TreeError, Unavailable
 
     if bootstrap is not None:
         parsed_bootstrap(bootstrap, "--bootstrap")
@@ -100,12 +101,15 @@ def with_zookeeper(
     async def run() -> T:
         try:
             connect_ms = min(timeout_ms, CONNECT_MS)
-            tree = await ZooKeeperTree.connect(
-                servers, session_timeout_ms=SESSION_MS, connect_timeout_ms=connect_ms, create_chroot=False
+            tree = await open_tree(
+                servers,
+                session_timeout_ms=SESSION_MS,
+                connect_timeout_ms=connect_ms,
+                create_chroot=False,
             )
         except NoNode as error:
             raise click.ClickException(f"{doing}: there is no {error.path} in that ZooKeeper; {where}") from None
-        except NoZooKeeper as error:
+        except (NoZooKeeper, LoginRefused) as error:
             raise click.ClickException(f"{doing}: {error}") from None
         except Unavailable as error:
             raise click.ClickException(f"{doing}: {error}; is a ZooKeeper running there?") from None

@@ -12,6 +12,7 @@ import click
 from ottla.cli._ask import agreed, plan_options
 from ottla.cli._output import counted
 from ottla.cli._settings import at_most_one, not_empty, on_command_line, zookeeper_servers
+from ottla.cli._zookeeper_access import access_option, open_tree
 
 if TYPE_CHECKING:
     from ottla.coordination.transfer import Moved
@@ -38,6 +39,7 @@ def command() -> None:
 @click.option(
     "--zookeeper", metavar="HOST:PORT/chroot", callback=zookeeper_servers, help="Look into this ZooKeeper instead."
 )
+@access_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per node.")
 def dump(path: str, data_dir: str, zookeeper: str | None, as_json: bool) -> None:
     """Print the nodes from PATH down. Works beside a running broker, and changes nothing."""
@@ -64,6 +66,7 @@ def dump(path: str, data_dir: str, zookeeper: str | None, as_json: bool) -> None
     required=True,
     help="Where to; the chroot is made if missing.",
 )
+@access_option
 @click.option("--replace", is_flag=True, help="Remove the cluster that is there before.")
 @plan_options
 def export(data_dir: str, zookeeper: str, replace: bool, dry_run: bool, yes: bool) -> None:
@@ -87,10 +90,9 @@ def export(data_dir: str, zookeeper: str, replace: bool, dry_run: bool, yes: boo
         from ottla.coordination import znodes
         from ottla.coordination.embedded import EmbeddedTree
         from ottla.coordination.transfer import NotMovable, copy
-        from ottla.coordination.zookeeper import ZooKeeperTree
 
         path = Path(file).absolute()
-        async with await EmbeddedTree.open(file) as source, await ZooKeeperTree.connect(zookeeper) as target:
+        async with await EmbeddedTree.open(file) as source, await open_tree(zookeeper) as target:
             if replace and moved.is_marked(path) and await target.exists(znodes.CLUSTER_ID) is not None:
                 raise NotMovable(
                     znodes.CLUSTER_ID,
@@ -105,6 +107,7 @@ def export(data_dir: str, zookeeper: str, replace: bool, dry_run: bool, yes: boo
 @command.command(name="import")
 @data_dir_option
 @click.option("--zookeeper", metavar="HOST:PORT/chroot", callback=zookeeper_servers, required=True, help="Where from.")
+@access_option
 @click.option("--replace", is_flag=True, help="Remove what the embedded tree holds before.")
 @plan_options
 def import_(data_dir: str, zookeeper: str, replace: bool, dry_run: bool, yes: bool) -> None:
@@ -127,11 +130,10 @@ def import_(data_dir: str, zookeeper: str, replace: bool, dry_run: bool, yes: bo
         from ottla.coordination import znodes
         from ottla.coordination.embedded import EmbeddedTree
         from ottla.coordination.transfer import NotMovable, copy
-        from ottla.coordination.zookeeper import ZooKeeperTree
         from ottla.replication.data_directory import make_private
 
         path = Path(file).absolute()
-        async with await ZooKeeperTree.connect(zookeeper, create_chroot=False) as source:
+        async with await open_tree(zookeeper, create_chroot=False) as source:
             if moved.is_marked(path) and await source.exists(znodes.CLUSTER_ID) is None:
                 raise NotMovable(
                     znodes.CLUSTER_ID,
@@ -230,10 +232,9 @@ def _whole_of(servers: str, doing: str) -> Nodes:
     from ottla.cli._interrupts import run
     from ottla.coordination.transfer import walk
     from ottla.coordination.tree import NoNode, TreeError
-    from ottla.coordination.zookeeper import ZooKeeperTree
 
     async def work() -> Nodes:
-        async with await ZooKeeperTree.connect(servers, create_chroot=False) as tree:
+        async with await open_tree(servers, create_chroot=False) as tree:
             return await walk(tree)
 
     with explained(doing):
@@ -246,19 +247,17 @@ def _whole_of(servers: str, doing: str) -> Nodes:
 
 
 def _from_zookeeper(servers: str, path: str) -> list[tuple[str, Node]]:
+    from ottla.cli._errors import explained
     from ottla.cli._interrupts import run
     from ottla.coordination.transfer import walk
     from ottla.coordination.tree import TreeError
-    from ottla.coordination.zookeeper import ZooKeeperTree
 
     async def work() -> list[tuple[str, Node]]:
-        async with await ZooKeeperTree.connect(servers, create_chroot=False) as tree:
+        async with await open_tree(servers, create_chroot=False) as tree:
             return sorted(await walk(tree, path))
 
-    try:
+    with explained(f"cannot read {servers}", TreeError):
         return run(work)
-    except TreeError as error:
-        raise click.ClickException(f"cannot read {servers}: {error}") from None
 
 
 def _print_node(path: str, node: Node, *, as_json: bool) -> None:

@@ -12,9 +12,10 @@ Source: ZkData.defaultAcls. As there, a secret path is any that begins so, such 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+from kazoo.security import ACL, ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
 from ottla.coordination.znodes import CONFIG_BROKERS, CONSUMERS
 
@@ -29,3 +30,8 @@ def rules_of(path: str) -> list[ACL]:
     if path == CONSUMERS:
         return OPEN
     return SECRET if path.startswith(SECRET_PATHS) else READABLE
+
+
+def is_open(rules: Iterable[ACL]) -> bool:
+    """True if everybody may do everything."""
+    return any(rule.id == ANYONE_ID_UNSAFE and rule.perms == Permissions.ALL for rule in rules)

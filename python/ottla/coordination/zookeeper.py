@@ -40,7 +40,7 @@ from kazoo.protocol.serialization import Create as KazooCreate
 from kazoo.protocol.serialization import GetData
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import ACL, ANYONE_ID_UNSAFE, Permissions
+from kazoo.security import ACL, Permissions
 
 from ottla.config.zookeeper import ZooKeeperServers
 from ottla.coordination.digest_md5 import User
@@ -49,7 +49,7 @@ from ottla.coordination.kazoo_handler import Encrypt, Handler
 from ottla.coordination.login import Login
 from ottla.coordination.mistaken import none_answered
 from ottla.coordination.multi_read import NODES_MAX, MultiRead, in_pieces
-from ottla.coordination.rules import OPEN, rules_of
+from ottla.coordination.rules import OPEN, is_open, rules_of
 from ottla.coordination.tree import (
     BadVersion,
     Check,
@@ -403,16 +403,10 @@ class ZooKeeperTree(Tree):
         Nothing is changed: a write with a version that no node has is refused for its rules first.
         """
         found = {}
-        rules = await self._all([(path, functools.partial(self._client.get_acls_async, path)) for path in paths])
-        for path, result in zip(paths, rules, strict=True):
-            try:
-                acls, _ = result.unwrap()
-            except NoNode:
-                continue
-            except NotAllowed:
+        for path, acls in (await self._rules_now(paths)).items():
+            if acls is None:
                 found[path] = "somebody else"  # who may not even see who
-                continue
-            if not any(acl.id == ANYONE_ID_UNSAFE and acl.perms == Permissions.ALL for acl in acls):
+            elif not is_open(acls):
                 owners = [f"{acl.id.scheme}:{acl.id.id}" for acl in acls if acl.perms & Permissions.WRITE]
                 found[path] = ", ".join(owners) or "nobody"
         tries = [(path, functools.partial(self._client.set_async, path, b"", NO_VERSION)) for path in found]
@@ -423,6 +417,24 @@ class ZooKeeperTree(Tree):
                 del found[path]
             except NotAllowed:
                 continue
+        return found
+
+    async def left_open(self, paths: Sequence[str]) -> list[str]:
+        """Of these nodes those that everybody may change, and nobody else could if they were made with rules."""
+        now = await self._rules_now(paths)
+        return [path for path, acls in now.items() if acls and is_open(acls) and rules_of(path) != OPEN]
+
+    async def _rules_now(self, paths: Sequence[str]) -> dict[str, list[ACL] | None]:
+        """The rules of nodes; None where they may not be seen. Missing nodes are left out."""
+        found: dict[str, list[ACL] | None] = {}
+        rules = await self._all([(path, functools.partial(self._client.get_acls_async, path)) for path in paths])
+        for path, result in zip(paths, rules, strict=True):
+            try:
+                found[path] = result.unwrap()[0]
+            except NoNode:
+                continue
+            except NotAllowed:
+                found[path] = None
         return found
 
     def listen(self, listener: SessionListener) -> Callable[[], None]:

@@ -170,3 +170,19 @@ def test_a_closed_tree_is_for_its_own_user(secured: SecuredZooKeeper, brokers: B
     nobody = brokers(zookeeper=place, data=first.data, port=first.port, wait=False)
     assert nobody.process.wait(PATIENCE_S) == 1
     assert f"only sasl:{USER} may change it), and this broker is nobody there" in nobody.log.read_text()
+
+
+@pytest.mark.java
+@pytest.mark.zookeeper
+def test_what_was_made_before_is_named(secured: SecuredZooKeeper, brokers: Brokers) -> None:
+    place = f"{secured.place}/before"
+    first = brokers(zookeeper=place, settings={SETTING: jaas()})
+    assert first.stop() == 0
+    second = brokers(
+        zookeeper=place, settings={SETTING: jaas(), "zookeeper.set.acl": "true"}, data=first.data, port=first.port
+    )
+    log = second.log.read_text()
+    assert "everybody who reaches ZooKeeper may still change what was made before (" in log
+    assert "/config/users" in log
+    assert "/consumers" not in log
+    assert second.stop() == 0
