@@ -161,7 +161,7 @@ Of members, users, tokens and the like there are fewer. The bounds:
 
 BESIDES = """
 SASL by GSSAPI (Kerberos) and delegation tokens; authorizers that are Java classes of others, and a tree for access
-rules alone (`authorizer.zookeeper.*`); access rules within ZooKeeper (`zookeeper.set.acl`).
+rules alone (`authorizer.zookeeper.*`); logins at ZooKeeper by Kerberos.
 
 ## Settings without a meaning here
 

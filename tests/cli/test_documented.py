@@ -46,6 +46,8 @@ OF_PAGE = {
     "moving-to-security.md": {"sasl.username", "sasl.password", "ssl.ca.location"},
     # Of clients: librdkafka's, and of Java's since Kafka 3.1.
     "oauth.md": {"sasl.oauthbearer.method", "sasl.oauthbearer.token.endpoint.url"},
+    # Of ZooKeeper's servers.
+    "zookeeper.md": {"authProvider.1"},
     # Refused.
     "acls.md": {"authorizer.zookeeper.url"},
     "classic.md": CLASSIC,
@@ -100,6 +102,10 @@ OTHER_OPTIONS = {
     "--execute": "of kafka-reassign-partitions",
     "--verify": "of kafka-reassign-partitions",
     "--replica-alter-log-dirs-throttle": "of kafka-reassign-partitions",
+    "--zookeeper.acl": "of zookeeper-security-migration",
+    "-Djava.security.auth.login.config": "of Java",
+    "-Dzookeeper.sasl.client": "of ZooKeeper's Java client",
+    "-Dzookeeper.sasl.clientconfig": "of ZooKeeper's Java client",
     "-XX:+UseParallelGC": "of Java",
 }
 of_page = pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: str(page.relative_to(PROJECT)))

@@ -104,3 +104,16 @@ def test_who_is_not_let_in_is_told_in_one_line(ottla: Ottla, secured: SecuredZoo
             assert said in line
     absent = ottla("tree", "dump", "--zookeeper", "h:1", "--zookeeper-config", str(tmp_path / "no"), code=2)
     assert "cannot read" in absent.err
+
+
+def test_the_doctor_sees_a_kept_tree_as_its_owner(
+    ottla: Ottla, secured: SecuredZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"{secured.place}/looked-at"
+    asked = ("doctor", "127.0.0.1:1", "--migration", "--zookeeper", place)
+    monkeypatch.setenv("KAFKA_OPTS", secured.java_options)
+    ottla("user", "add", "ann", *ADD, "--zookeeper", place, stdin=b"secret\n")
+    assert "nothing in it that Kafka 2.7 would not have written" in ottla(*asked, code=2).out
+    monkeypatch.delenv("KAFKA_OPTS")
+    assert "may be changed by" in (found := ottla(*asked, code=2).out)
+    assert "zookeeper.sasl.jaas.config" in found

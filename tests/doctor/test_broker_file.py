@@ -11,7 +11,7 @@ import trio
 
 from ottla.client import Security
 from ottla.doctor import broker_file, certificates
-from ottla.doctor.broker_file import CERTIFICATES, CHECK, FILES, LISTENERS, PASSWORDS, RULES
+from ottla.doctor.broker_file import CERTIFICATES, CHECK, FILES, LISTENERS, PASSWORDS, RULES, ZOOKEEPER
 from ottla.doctor.examine import Options, examine
 from ottla.doctor.findings import Finding, Level, Report
 from tests.broker.authorization.ruled import AUTHORIZER
@@ -19,6 +19,7 @@ from tests.doctor.broker_files import GOOD, Machine, jaas, public_folder
 from tests.peers.certificates import certified
 from tests.peers.ottla import Brokers
 from tests.peers.ports import free_port
+from tests.peers.secured_zookeeper import jaas as logged_in
 from tests.support.tls import listeners, store
 from tests.support.waiting import PATIENCE_S
 
@@ -162,3 +163,26 @@ def test_the_certificate_that_a_broker_shows(brokers: Brokers, tmp_path: Path) -
     report = trio.run(examine, "127.0.0.1", ports[1], Options(timeout_s=PATIENCE_S, security=security))
     found = only(report, certificates.CHECK, Level.WARNING).found
     assert found.startswith(f"127.0.0.1:{ports[1]}: the certificate of CN=broker expires on ")
+
+
+NODES = {"zookeeper__connect": "127.0.0.1:1"}
+
+
+def test_a_tree_that_is_kept(machine: Machine) -> None:
+    own = {**NODES, "zookeeper__set__acl": "true", "zookeeper__sasl__jaas__config": logged_in()}
+    (found,) = [each for each in machine.look(**own).findings if each.check == ZOOKEEPER]
+    assert (found.level, found.found) == (Level.OK, "the broker keeps what it makes there as the user kafka")
+
+
+def test_trees_that_are_open(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_OPTS", raising=False)
+    login = only(machine.look(**NODES, zookeeper__sasl__jaas__config=logged_in()), ZOOKEEPER, Level.WARNING)
+    assert "the broker is the user kafka there, and everybody" in login.found
+    nobody = only(machine.look(**NODES), ZOOKEEPER, Level.WARNING)
+    assert "the broker is nobody there" in nobody.found
+    refused = only(machine.look(**NODES, zookeeper__set__acl="true"), ZOOKEEPER, Level.PROBLEM)
+    assert "this broker is nobody to ZooKeeper" in refused.found
+
+
+def test_a_tree_in_the_data_directory(machine: Machine) -> None:
+    assert [each for each in machine.look().findings if each.check == ZOOKEEPER] == []

@@ -9,6 +9,7 @@ import click
 
 from ottla.cli._client import client_options_with, parsed_bootstrap, security
 from ottla.cli._settings import at_most_one, on_command_line, zookeeper_servers
+from ottla.cli._zookeeper_access import access, access_option
 
 if TYPE_CHECKING:
     from ottla.doctor.findings import Finding, Report
@@ -40,6 +41,7 @@ _MARKS = {"ok": ("✓", "green"), "skipped": ("-", "bright_black"), "warning": (
     callback=zookeeper_servers,
     help="With --migration: the brokers' zookeeper.connect, to look at what is there.",
 )
+@access_option
 @click.option(
     "--mirror", "mirror_file", metavar="FILE", help="Also look at the mirrors of this file of `ottla mirror`."
 )
@@ -68,6 +70,7 @@ def command(
     The addresses are those of --bootstrap. Works with Ottla and with Apache Kafka, and changes nothing without --write.
     Ends with 0 if all is well, 1 if there are warnings, 2 if there are problems.
     """
+    from ottla.cli._errors import explained
     from ottla.cli._interrupts import run
     from ottla.doctor.examine import Options, examine_all
     from ottla.doctor.findings import Report
@@ -76,6 +79,8 @@ def command(
     addresses = parsed_bootstrap(target or bootstrap, "HOST:PORT" if target else "--bootstrap")
     if zookeeper is not None and not migrates:
         raise click.UsageError("--zookeeper is looked at with --migration only: add that.")
+    with explained("cannot look at ZooKeeper"):
+        way = None if zookeeper is None else access()
     options = Options(
         timeout_s=timeout_ms / 1000,
         may_write=may_write,
@@ -83,6 +88,7 @@ def command(
         security=security(),
         migrates=migrates,
         zookeeper=zookeeper,
+        access=way,
         mirrors=None if mirror_file is None else _mirrors(mirror_file),
     )
     if broker_file is not None and target is None and not on_command_line("bootstrap"):

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ottla.broker import tls
+from ottla.broker import tls, zookeeper_access
 from ottla.broker.authentication import listeners as sasl
 from ottla.broker.authentication.logins import login
 from ottla.broker.authorization.authorizer import ALLOW_EVERYONE
@@ -29,6 +29,7 @@ LISTENERS: Final = "listeners"
 PASSWORDS: Final = "passwords"
 FILES: Final = "files of secrets"
 RULES: Final = "access rules"
+ZOOKEEPER: Final = "ZooKeeper"
 #: Characters of a password that is not soon guessed.
 PASSWORD_MIN: Final = 8
 #: Of documentation, of examples, and of every list that strangers try first.
@@ -56,6 +57,7 @@ def check(report: Report, file: str, now: datetime | None = None) -> None:
     _check_passwords(report, config)
     _check_files(report, config, file)
     _check_rules(report, config)
+    _check_zookeeper(report, config)
 
 
 def _check_certificates(report: Report, config: BrokerConfig, now: datetime) -> None:
@@ -244,3 +246,30 @@ def _check_rules(report: Report, config: BrokerConfig) -> None:
         )
     else:
         report.ok(RULES, "nobody but super users may do what no rule allows")
+
+
+def _check_zookeeper(report: Report, config: BrokerConfig) -> None:
+    """Says for whom the tree is kept. The JAAS file is that of the doctor's own KAFKA_OPTS."""
+    if config.zookeeper is None:
+        return
+    try:
+        access = zookeeper_access.of_settings(config)
+    except ConfigError as error:
+        report.problem(
+            ZOOKEEPER, str(error), "the broker does not start so; the doctor needs the KAFKA_OPTS that the broker has"
+        )
+        return
+    if access.secures:
+        report.ok(ZOOKEEPER, f"the broker keeps what it makes there as {access.who}")
+    elif access.is_somebody:
+        report.warning(
+            ZOOKEEPER,
+            f"the broker is {access.who} there, and everybody who reaches ZooKeeper may change what it makes",
+            "set zookeeper.set.acl=true as soon as all brokers are that",
+        )
+    elif has_authorizer(config) or any(_knows_clients(config, each) for each in config.listeners):
+        report.warning(
+            ZOOKEEPER,
+            "everybody who reaches ZooKeeper may change users and rules: the broker is nobody there",
+            "keep ZooKeeper where only brokers reach it, or set zookeeper.set.acl=true (docs/zookeeper.md)",
+        )

@@ -30,6 +30,7 @@ from ottla.doctor.findings import Report
 from ottla.doctor.reach import Speaks, addresses, connect, speaks, why
 
 if TYPE_CHECKING:
+    from ottla.broker.zookeeper_access import Access
     from ottla.doctor.mirrors import Mirrors
 
 
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 class Options:
     """How long an answer may take, whether something may be written, from which lag on a group is late, and how the
     connections are secured. With `migrates`, whether Ottla's brokers can take the brokers' places; `zookeeper` is then
-    the brokers' zookeeper.connect, if the tree is to be looked at. `mirrors` are those of a file, to be looked at too.
+    the brokers' zookeeper.connect, if the tree is to be looked at, and `access` says who to be there. `mirrors` are
+    those of a file, to be looked at too.
     """
 
     timeout_s: float = 5.0
@@ -46,6 +48,7 @@ class Options:
     security: Security | None = None
     migrates: bool = False
     zookeeper: str | None = None
+    access: Access | None = None
     mirrors: Mirrors | None = None
 
 
@@ -73,7 +76,7 @@ async def examine_all(bootstrap: Sequence[Address], options: Options | None = No
                 await _inside(report, cluster, options)
                 break
     if options.migrates and options.zookeeper is not None:
-        await migration.check_tree(report, options.zookeeper, options.timeout_s)
+        await migration.check_tree(report, options.zookeeper, options.timeout_s, options.access)
     elif options.migrates:
         report.skipped(migration.TREE, "not looked at", "name the brokers' zookeeper.connect with --zookeeper")
     if options.mirrors is not None:

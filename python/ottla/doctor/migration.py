@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from ottla.broker.zookeeper_access import Access
 from ottla.client.security import MECHANISMS
 from ottla.config import ConfigError
 from ottla.config.broker import Source
@@ -24,7 +26,7 @@ from ottla.config.security import OF_AUTHORIZER, REFUSED, base_name, inert_becau
 from ottla.config.topic import check_topic
 from ottla.config.values import UnknownSetting, check, parse
 from ottla.coordination import znodes
-from ottla.coordination.tree import NoNode, Tree, Unavailable, children_or_none, get_or_none
+from ottla.coordination.tree import LoginRefused, NoNode, NotAllowed, Tree, Unavailable, children_or_none, get_or_none
 from ottla.coordination.znodes import BrokerRegistration, MalformedNode
 from ottla.coordination.zookeeper import ZooKeeperTree
 from ottla.doctor.brokers import Cluster, Refused, named
@@ -140,10 +142,16 @@ def _is_without_effect(name: str) -> bool:
     return setting is None or setting.name not in EFFECTIVE or inert_because(name) is not None
 
 
-async def check_tree(report: Report, zookeeper: str, timeout_s: float) -> None:
-    """Checks the contents of ZooKeeper, `HOST:PORT,HOST:PORT/chroot`."""
+async def check_tree(report: Report, zookeeper: str, timeout_s: float, access: Access | None = None) -> None:
+    """Checks the contents of ZooKeeper, `HOST:PORT,HOST:PORT/chroot`. Without `access` the doctor is nobody there."""
+    way = {} if access is None else access._asdict()
     try:
-        tree = await ZooKeeperTree.connect(zookeeper, connect_timeout_ms=int(timeout_s * 1000), create_chroot=False)
+        tree = await ZooKeeperTree.connect(
+            zookeeper, connect_timeout_ms=int(timeout_s * 1000), create_chroot=False, **way
+        )
+    except LoginRefused as error:
+        report.problem(TREE, str(error), "give the doctor the brokers' user and password for ZooKeeper")
+        return
     except (NoNode, Unavailable) as error:
         report.problem(TREE, str(error), "name the servers and the chroot of the brokers' zookeeper.connect")
         return
@@ -234,7 +242,8 @@ async def _of_security(tree: ZooKeeperTree) -> _Found:
             (
                 True,
                 f"{path} may be changed by {owners} only, and so {len(guarded) - 1} other nodes",
-                "zookeeper-security-migration.sh --zookeeper.acl unsecure, and zookeeper.set.acl=false for the brokers",
+                "Ottla's brokers have to be that user (zookeeper.sasl.jaas.config) or have that certificate "
+                "(zookeeper.ssl.keystore.location); give it to the doctor, too, with --zookeeper-config",
             )
         )
     acls = [
@@ -246,7 +255,10 @@ async def _of_security(tree: ZooKeeperTree) -> _Found:
         found.append(
             (False, f"access rules for {some(acls)}", "they hold in Ottla if authorizer.class.name is set there, too")
         )
-    if tokens := await children_or_none(tree, "/delegation_token/tokens"):
+    tokens: list[str] | None = []
+    with suppress(NotAllowed):  # who may read it is told above
+        tokens = await children_or_none(tree, "/delegation_token/tokens")
+    if tokens:
         found.append((True, counted(len(tokens), "delegation token"), "Ottla takes none: let clients log in otherwise"))
     return found
 
