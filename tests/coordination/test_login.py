@@ -9,6 +9,7 @@ import trio.testing
 from ottla.coordination.digest_md5 import User
 from ottla.coordination.tree import ConnectionLoss, LoginRefused, NotAllowed, SessionState
 from ottla.coordination.zookeeper import ZooKeeperTree
+from tests.coordination.proxy import LossyProxy
 from tests.peers.apache import Apache
 from tests.peers.secured_zookeeper import ODD, PASSWORD, USER, SecuredZooKeeper
 from tests.support.waiting import PATIENCE_S
@@ -104,6 +105,20 @@ async def test_each_connection_is_logged_in(secured: SecuredZooKeeper) -> None:
     async with await connect(f"{secured.place}/again", None) as nobody:
         with pytest.raises(NotAllowed):
             await nobody.get("/config/users/later")
+
+
+@pytest.mark.trio
+async def test_a_server_that_dies_in_the_middle_of_a_login(
+    secured: SecuredZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LossyProxy(("127.0.0.1", secured.port)) as proxy:
+        # Lost are the last word of the first login, and the first word of the second.
+        proxy.lose_after([2, 1, 10**9])
+        async with await connect(f"127.0.0.1:{proxy.port}/dying", KAFKA) as tree:
+            assert proxy.times_lost == 2
+            await tree.create("/node")
+            assert await tree.guarded(["/node"]) == {}
+    assert "the connection ended at the login of the user kafka; is the password right? (here)" in caplog.text
 
 
 @pytest.mark.trio

@@ -11,6 +11,8 @@ died as well: that is tried again for as long as connecting may take.
 from __future__ import annotations
 
 import logging
+import struct
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -50,15 +52,18 @@ class Login:
         client._session_callback = after_the_login
 
     def _log_in(self, connection: Any, timeout_s: float) -> None:
-        """Raises AuthFailedError to end the client, ConnectionDropped and kazoo's timeout to try again."""
+        """Raises AuthFailedError to end the client, ConnectionDropped and kazoo's timeout to try again. All of it takes
+        no longer than the connection itself may: kazoo's client waits for that where it is stopped.
+        """
         exchange = Exchange(self._user, URI)
+        ends_at_s = time.monotonic() + timeout_s
         try:
-            challenge = _sent(connection, b"", 1, timeout_s)
+            challenge = _sent(connection, b"", 1, ends_at_s)
             if not challenge or isinstance(challenge, int):
                 raise ValueError("that ZooKeeper knows no users: it has no section Server in a JAAS file")
             answer = exchange.answer(challenge)
             try:
-                last = _sent(connection, answer, 2, timeout_s)
+                last = _sent(connection, answer, 2, ends_at_s)
             except ConnectionDropped:
                 self._tell(f"the connection ended at the login of the user {self._user.name}; is the password right?")
                 raise
@@ -79,14 +84,14 @@ class Login:
         self.refused = reason
 
 
-def _sent(connection: Any, token: bytes, xid: int, timeout_s: float) -> bytes | int | None:
-    """The server's token, or the number of its error."""
-    connection._submit(SASL(token), timeout_s, xid)
-    header, answer, offset = connection._read_header(timeout_s)
+def _sent(connection: Any, token: bytes, xid: int, ends_at_s: float) -> bytes | int | None:
+    """The server's token, or the number of its error. Raises ValueError for an answer that is none."""
+    connection._submit(SASL(token), max(0.0, ends_at_s - time.monotonic()), xid)
+    try:
+        header, answer, offset = connection._read_header(max(0.0, ends_at_s - time.monotonic()))
+        received: bytes | int | None = header.err or SASL.deserialize(answer, offset)[0]
+    except struct.error:
+        raise ValueError("what the server sent is no answer to a login") from None
     if header.zxid > 0:
         connection.client.last_zxid = header.zxid
-    if header.err:
-        code: int = header.err
-        return code
-    received: bytes | None = SASL.deserialize(answer, offset)[0]
     return received
