@@ -68,13 +68,16 @@ class Cluster(NamedTuple):
     def folder(self) -> Path:
         return self.secured.folder / self.name
 
-    def theirs(self) -> Kafka:
-        settings = {**SETTINGS, "log.dirs": self.folder / "logs"}
+    def theirs(self, broker_id: int = 1) -> Kafka:
+        """One with the same id has the same port and logs."""
+        folder = self.folder if broker_id == 1 else self.folder / str(broker_id)
+        settings = {**SETTINGS, "log.dirs": folder / "logs"}
         return self.apache.broker(
             VERSION,
             zookeeper=self.place,
-            directory=self.folder,
-            port=self.port,
+            directory=folder,
+            broker_id=broker_id,
+            port=self.port if broker_id == 1 else None,
             settings=settings,
             java_options=self.secured.java_options,
         )
@@ -170,6 +173,32 @@ def test_either_broker_serves_the_others_tree(cluster: Callable[[str], Cluster])
     assert {"kafka", "ottla", "again"} <= set(admin.list_topics(timeout=PATIENCE_S).topics)
     assert set(admin.describe_user_scram_credentials().result(PATIENCE_S)) == {"kafka", "ottla", "again"}
     kafka.stop()
+
+
+def test_brokers_of_both_kinds_are_one_cluster(cluster: Callable[[str], Cluster], tmp_path: Path) -> None:
+    """A partition is moved from ours to Kafka's, by a tool that writes into the tree itself."""
+    place = cluster("mixed")
+    broker, kafka = place.ours(), place.theirs(2)
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{place.port}"})
+    admin.create_topics([NewTopic("moved", replica_assignment=[[1, 2]], num_partitions=1)])["moved"].result(PATIENCE_S)
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{kafka.port}", "acks": "all"})
+    producer.produce("moved", b"record")
+    assert producer.flush(PATIENCE_S) == 0
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"version": 1, "partitions": [{"topic": "moved", "partition": 0, "replicas": [2]}]}')
+    arguments = ("--zookeeper", place.place, "--reassignment-json-file", str(plan), "--execute")
+    place.apache.tool(VERSION, "reassign-partitions", *arguments, java_options=place.secured.java_options)
+
+    def replicas() -> list[int]:
+        partition = admin.list_topics("moved", PATIENCE_S).topics["moved"].partitions[0]
+        return list(partition.replicas) if partition.leader == 2 else []
+
+    eventually("the partition is Kafka's", lambda: replicas() == [2])
+    made = seen(place.place)
+    assert {path for path, rule in made.items() if ("world", 31) in rule} == {"/consumers"}
+    assert made["/brokers/ids/1"] == made["/brokers/ids/2"]
+    kafka.stop()
+    assert broker.stop() == 0
 
 
 def test_kafkas_tool_closes_and_opens_our_tree(cluster: Callable[[str], Cluster]) -> None:
