@@ -145,6 +145,16 @@ impl Transport {
         }
     }
 
+    /// The reason of an end that was not the other side's wish, in words. None: it is open, or the other side left.
+    pub fn failure(&self) -> Option<String> {
+        match self {
+            Self::Tls(session) => session
+                .failure()
+                .map(|reason| format!("the TLS session failed: {reason}")),
+            _ => None,
+        }
+    }
+
     /// True if it takes more.
     pub fn is_writable(&self) -> bool {
         let mut poll = [PollFd::new(self, PollFlags::OUT)];

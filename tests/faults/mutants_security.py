@@ -148,6 +148,25 @@ MUTANTS = (
         "ClientAuth::Required => verifier.allow_unauthenticated(),",
         cargo=(f"{TLS}::hubs::a_certificate_is_asked_for_where_it_is_required",),
     ),
+    Mutant(
+        "tls.a-session-that-breaks-is-not-told",
+        "rust/net/hub/turns.rs",
+        "State::Open | State::Closing => connection.transport.failure(),",
+        "State::Open | State::Closing => None,",
+        cargo=(f"{TLS}::hubs::a_session_that_breaks_is_told",),
+    ),
+    Mutant(
+        "tls.each-byte-gives-a-handshake-more-time",
+        "rust/net/hub/handshakes.rs",
+        "            Ok(Progress::Reads) => EventFlags::IN,\n",
+        "            Ok(Progress::Reads) => {\n"
+        "                for one in &mut self.order {\n"
+        "                    one.1 = Instant::now() + Duration::from_millis(HANDSHAKE_MS);\n"
+        "                }\n"
+        "                EventFlags::IN\n"
+        "            }\n",
+        cargo=(f"{TLS}::hubs::bytes_that_come_one_by_one_give_a_handshake_no_more_time",),
+    ),
     # --- SASL ---
     Mutant(
         "sasl.a-session-that-has-ended-goes-on",

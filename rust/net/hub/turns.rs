@@ -233,7 +233,7 @@ impl<T> Hub<T> {
                         connection.last_active_ms = self.now_ms;
                     }
                 }
-                // A reset is how many clients say good-bye.
+                // A reset is how many clients say good-bye. The end tells whether TLS has failed.
                 Ok(Received::End) | Err(_) => connection.gone = true,
             }
         }
@@ -307,7 +307,7 @@ impl<T> Hub<T> {
         {
             let reason = match &mut connection.state {
                 State::Ending(reason) => reason.take(),
-                State::Open | State::Closing => None,
+                State::Open | State::Closing => connection.transport.failure(),
             };
             self.end(connection, reason);
             return;

@@ -141,6 +141,26 @@ fn who_speaks_otherwise_is_closed_with_a_reason() {
 }
 
 #[test]
+fn a_session_that_breaks_is_told() {
+    let mut rig = secured(ClientAuth::None);
+    let mut stream = stream(&rig, None);
+    let client = std::thread::spawn(move || {
+        stream.write_all(&request(METADATA, 1, b"x")).unwrap();
+        stream.read_exact(&mut [0; 9]).unwrap();
+        stream.sock.write_all(b"\x17\x03\x03\0\x14").unwrap();
+        stream.sock.write_all(&[0; 20]).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    rig.serve(&mut last_byte, &mut |_| client.is_finished());
+    client.join().unwrap();
+    let reason = end_of(&mut rig).unwrap();
+    assert_eq!(
+        reason,
+        "the TLS session failed: cannot decrypt peer's message"
+    );
+}
+
+#[test]
 fn who_says_too_little_is_closed_in_time_and_the_others_are_served() {
     let mut rig = secured(ClientAuth::None);
     let mut slow = rig.connect();
@@ -154,6 +174,29 @@ fn who_says_too_little_is_closed_in_time_and_the_others_are_served() {
         reason.starts_with("the TLS handshake took longer than"),
         "{reason}"
     );
+}
+
+#[test]
+fn bytes_that_come_one_by_one_give_a_handshake_no_more_time() {
+    let mut rig = secured(ClientAuth::None);
+    let mut slow = rig.connect();
+    let client = std::thread::spawn(move || {
+        // A hello that has the bytes for hours.
+        slow.write_all(b"\x16\x03\x01\x40\0\x01\0\x3f\xfc").unwrap();
+        slow.set_read_timeout(Some(Duration::from_millis(20)))
+            .unwrap();
+        while !matches!(slow.read(&mut [0; 100]), Ok(0)) {
+            if slow.write_all(b"\x03").is_err() {
+                break;
+            }
+        }
+    });
+    let reason = end_of(&mut rig).unwrap();
+    assert!(
+        reason.starts_with("the TLS handshake took longer than"),
+        "{reason}"
+    );
+    client.join().unwrap();
 }
 
 #[test]
