@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import threading
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.config import properties
@@ -20,12 +16,14 @@ from tests.peers.ottla import Broker, Brokers
 from tests.peers.ports import free_port
 from tests.peers.processes import ask
 from tests.support import shown
+from tests.support.load import Load
 from tests.support.readme import block
 from tests.support.waiting import PATIENCE_S, eventually
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper, pytest.mark.clients]
 
 NUMBERS, PARTITIONS = (1, 2, 3), 3
+ORDERS: dict[str, Any] = {"topic": "orders", "group": "billing", "partitions": PARTITIONS}
 #: Of every broker, whatever the step.
 OF_ALL: dict[str, object] = {
     "default.replication.factor": 3,
@@ -37,114 +35,6 @@ OF_ALL: dict[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "auto.create.topics.enable": False,
 }
-#: So many records are acknowledged, and as many are read, after each step before the next one.
-BETWEEN_STEPS = 200
-
-
-class Load:
-    """Writes numbers to the partitions in turn, and reads them in a group, until it ends. The numbers that were
-    acknowledged and those that were read are kept by partition, in order.
-    """
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.acknowledged: dict[int, list[int]] = defaultdict(list)
-        self.read: dict[int, list[int]] = defaultdict(list)
-        self.faults: list[object] = []
-        self._next = 0
-        self._begin(settings)
-
-    def _begin(self, settings: dict[str, Any]) -> None:
-        quick = {"retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0, **settings}
-        self._stopping, self._written = threading.Event(), threading.Event()
-        self._threads = [
-            threading.Thread(target=self._kept, args=(work, quick), daemon=True) for work in (self._write, self._follow)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def _kept(self, work: Any, settings: dict[str, Any]) -> None:
-        try:
-            work(settings)
-        except BaseException as error:
-            self.faults.append(error)
-
-    def _write(self, settings: dict[str, Any]) -> None:
-        producer = confluent_kafka.Producer({"enable.idempotence": True, "acks": "all", "linger.ms": 5, **settings})
-        while not self._stopping.is_set() and not self.faults:
-            if len(producer) < 50:
-                self._send(producer)
-            producer.poll(0.001)
-        assert producer.flush(PATIENCE_S) == 0
-        self._written.set()
-
-    def _send(self, producer: confluent_kafka.Producer) -> None:
-        number, self._next = self._next, self._next + 1
-
-        def told(error: KafkaError | None, message: confluent_kafka.Message) -> None:
-            if error is None:
-                self.acknowledged[number % PARTITIONS].append(number)
-            else:
-                self.faults.append((number, error))
-
-        producer.produce("orders", str(number).encode(), partition=number % PARTITIONS, on_delivery=told)
-
-    def _follow(self, settings: dict[str, Any]) -> None:
-        consumer = confluent_kafka.Consumer(
-            {
-                "group.id": "billing",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 20,
-                **settings,
-            }
-        )
-        consumer.subscribe(["orders"])
-        while not self.faults and not (self._written.is_set() and self.is_read()):
-            for message in consumer.consume(500, 0.05):
-                self._take(message)
-        consumer.commit(asynchronous=False)
-        consumer.close()
-
-    def _take(self, message: confluent_kafka.Message) -> None:
-        error, value = message.error(), message.value()
-        if error is None:
-            assert value is not None
-            self.read[message.partition() or 0].append(int(value))
-        elif error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
-            self.faults.append(error)
-
-    def is_read(self) -> bool:
-        return sum(map(len, self.read.values())) >= sum(map(len, self.acknowledged.values()))
-
-    def goes_on(self) -> None:
-        """Waits until so much was acknowledged and read that was not before."""
-
-        def counts() -> tuple[int, ...]:
-            return tuple(sum(map(len, kept.values())) for kept in (self.acknowledged, self.read))
-
-        wanted = [count + BETWEEN_STEPS for count in counts()]
-        eventually(
-            "records are acknowledged and read",
-            lambda: self.faults or all(count >= least for count, least in zip(counts(), wanted, strict=True)),
-            facts=lambda: (counts(), wanted, self.faults),
-        )
-        assert self.faults == []
-
-    def end(self) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive(), (self.faults, sum(map(len, self.read.values())), self._next)
-        assert self.faults == []
-
-    def is_whole(self) -> None:
-        """Each record was acknowledged, and is there once and in order."""
-        assert self.acknowledged == {each: list(range(each, self._next, PARTITIONS)) for each in range(PARTITIONS)}
-        assert self.read == self.acknowledged
-
-    def move(self, settings: dict[str, Any]) -> None:
-        self.end()
-        self._begin(settings)
 
 
 class Moving:
@@ -264,7 +154,7 @@ def test_a_running_cluster_is_moved(brokers: Brokers, zookeeper: str, tmp_path: 
     admin = AdminClient({"bootstrap.servers": plain})
     admin.create_topics([NewTopic("orders", PARTITIONS, 3)])["orders"].result(PATIENCE_S)
     del admin
-    load = Load({"bootstrap.servers": plain})
+    load = Load({"bootstrap.servers": plain}, **ORDERS)
     load.goes_on()
 
     *_, listed = moving.type(block("sh", "ottla user add broker", "docs/moving-to-security.md"))
@@ -311,7 +201,7 @@ def test_every_round_is_taken_back(brokers: Brokers, zookeeper: str, tmp_path: P
     moving.let_in_first()
     moving.start(block("properties", "listeners=SASL_SSL://", "docs/moving-to-security.md"))
     moving.create_by_admin()
-    load = Load(moving.settings(block("properties", "sasl.username=shop", "docs/moving-to-security.md")))
+    load = Load(moving.settings(block("properties", "sasl.username=shop", "docs/moving-to-security.md")), **ORDERS)
     load.goes_on()
     first = block("properties", "listeners=PLAINTEXT://", "docs/moving-to-security.md")
     second = first + block(
@@ -339,7 +229,7 @@ def test_keys_and_passwords_are_renewed(brokers: Brokers, zookeeper: str, tmp_pa
     moving.start(block("properties", "listeners=SASL_SSL://", "docs/moving-to-security.md"))
     by_admin = moving.create_by_admin()
     given = block("properties", "sasl.username=shop", "docs/moving-to-security.md")
-    load = Load(moving.settings(given))
+    load = Load(moving.settings(given), **ORDERS)
     load.goes_on()
 
     # Another authority: all trust both, have new certificates, and trust the new one alone.
