@@ -399,10 +399,17 @@ MUTANTS = (
         pytest=(f"{FREEING}::test_what_somebody_else_has_of_it_stays", FREEING),
     ),
     Mutant(
+        "broker.a-large-answer-goes-at-once",
+        "python/ottla/broker/call.py",
+        "[] if pieces < PIECES_FREED_AT_ONCE else lists_of(answer)",
+        "[]",
+        pytest=(f"{FREEING}::test_a_large_answer_goes_slice_by_slice_when_it_is_given",),
+    ),
+    Mutant(
         "broker.long-lists-in-short-ones-go-at-once",
         "python/ottla/broker/freeing.py",
-        "                    found += _long_lists(row)\n",
-        "                    pass\n",
+        "                found += _long_lists(row)\n",
+        "                pass\n",
         pytest=(f"{FREEING}::test_a_long_list_goes_slice_by_slice_however_deep_it_is",),
     ),
     Mutant(

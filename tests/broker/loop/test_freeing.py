@@ -1,6 +1,7 @@
 """Rows of a large answer are freed in slices, and only those that nobody else has."""
 
 from collections import Counter
+from typing import Any, ClassVar, cast
 
 import msgspec
 import pytest
@@ -9,7 +10,9 @@ from trio.testing import wait_all_tasks_blocked
 
 from ottla import slices
 from ottla.broker import freeing
-from ottla.wire.schema import Message
+from ottla.broker.call import PIECES_FREED_AT_ONCE, Call
+from ottla.wire.k03_metadata import METADATA, MetadataResponse, MetadataResponseTopic
+from ottla.wire.schema import ITEMS_AT_ONCE, Message
 
 
 class Row(Message):
@@ -142,3 +145,47 @@ def test_what_somebody_else_has_of_it_stays() -> None:
         assert len(made) == 3000
 
     trio.run(run)
+
+
+class Name(str):
+    """Notes in which step of the loop it ends."""
+
+    steps: ClassVar[list[int]] = []
+    ended: ClassVar[Counter[int]] = Counter()
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        self.ended[len(self.steps)] += 1
+
+
+class _Request:
+    """Of Metadata, as far as an answer to it goes."""
+
+    api_version = METADATA.versions[1]
+    is_large = False
+
+    def reply_encoded(self, encoding: object) -> None:
+        pass
+
+
+class _Serving:
+    is_measured = False
+
+
+def test_a_large_answer_goes_slice_by_slice_when_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLICE_S", "FIRST_SLICE_S"):
+        monkeypatch.setattr(slices, name, 0)
+    instrument = Steps()
+    Name.steps = instrument.steps
+    Name.ended.clear()
+    count = (PIECES_FREED_AT_ONCE + 2) * ITEMS_AT_ONCE
+
+    async def run() -> None:
+        call: Call[Any, Any] = Call(cast("Any", _Serving()), METADATA, cast("Any", _Request()))
+        await call.reply_here(
+            MetadataResponse(topics=[MetadataResponseTopic(name=Name(number)) for number in range(count)])
+        )
+
+    trio.run(run, instruments=[instrument])
+    assert Name.ended.total() == count
+    assert max(Name.ended.values()) <= freeing.FREED_AT_ONCE
