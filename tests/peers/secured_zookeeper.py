@@ -28,9 +28,12 @@ def _quoted(text: str) -> str:
 class SecuredZooKeeper:
     """`place` is HOST:PORT. `java_options` make a Java program, or Ottla by KAFKA_OPTS, the user."""
 
-    def __init__(self, apache: Apache, folder: Path, version: str = "3.9.2") -> None:
+    def __init__(self, apache: Apache, folder: Path, version: str = "3.9.2", *, keeps: bool = True) -> None:
+        """One that does not keep nodes for its users lets them in all the same."""
         self._apache = apache
         self._version = version
+        provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        self._settings = {"authProvider.1": provider} if keeps else {}
         self.folder = folder
         self.port = free_port()
         self.place = f"127.0.0.1:{self.port}"
@@ -51,7 +54,7 @@ class SecuredZooKeeper:
             self._version,
             port=self.port,
             directory=self.folder / "zookeeper",
-            settings={"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
+            settings=self._settings,
             java_options=self.options(f"Server {{ {MODULE} required {given}; }};"),
         )
         return self.server

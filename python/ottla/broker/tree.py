@@ -14,7 +14,7 @@ from ottla.broker import moved, zookeeper_access
 from ottla.config import BrokerConfig, ConfigError
 from ottla.controller.registration import prepare
 from ottla.coordination import znodes
-from ottla.coordination.tree import LoginRefused, NoNode, NotAllowed, NoZooKeeper, Tree, Unavailable
+from ottla.coordination.tree import LoginRefused, NoNode, NotAllowed, NotKept, NoZooKeeper, Tree, Unavailable
 
 if TYPE_CHECKING:
     from ottla.coordination.zookeeper import ZooKeeperTree
@@ -168,7 +168,7 @@ async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None)
     except LoginRefused as error:
         place = "" if access.user is None else f" ({access.user.place})"
         raise LoginRefused("/", f"the login at ZooKeeper, {servers}, failed: {error}{place}") from None
-    except NoZooKeeper:
+    except (NoZooKeeper, NotKept):
         raise
     except Unavailable:
         raise Unavailable(

@@ -16,6 +16,7 @@ from ottla.coordination.tree import (
     NoNode,
     NotAllowed,
     NotEmpty,
+    NotKept,
     SessionExpired,
     Stat,
     TreeError,
@@ -33,8 +34,13 @@ _ERRORS: Final[dict[type[Exception], type[TreeError]]] = {
     kazoo_errors.OperationTimeoutError: ConnectionLoss,
     kazoo_errors.ConnectionClosedError: Unavailable,
     kazoo_errors.NoAuthError: NotAllowed,
-    kazoo_errors.InvalidACLError: NotAllowed,
+    kazoo_errors.InvalidACLError: NotKept,
 }
+_NOT_KEPT: Final = (
+    "ZooKeeper lets us in, and keeps no node for us: its servers need "
+    "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider for users, or "
+    "X509AuthenticationProvider for certificates"
+)
 EVENTS: Final = {
     EventType.CREATED: EventKind.CREATED,
     EventType.DELETED: EventKind.DELETED,
@@ -51,7 +57,7 @@ def error_of(error: BaseException, path: str, index: int | None = None) -> BaseE
         kind = Unavailable if isinstance(error, kazoo_errors.KazooException) else None
     if kind is None:
         return error
-    ours = kind(path, str(error) or type(error).__name__, index)
+    ours = kind(path, _NOT_KEPT if kind is NotKept else str(error) or type(error).__name__, index)
     ours.__cause__ = error
     return ours
 

@@ -90,6 +90,10 @@ class LoginRefused(Unavailable):
     """The tree's server does not take the login. The text says why."""
 
 
+class NotKept(Unavailable):
+    """The tree's server takes the login, and keeps no node for it."""
+
+
 class NotAllowed(Unavailable):
     """A node's access rules (its ACL) forbid it."""
 

@@ -186,3 +186,16 @@ def test_what_was_made_before_is_named(secured: SecuredZooKeeper, brokers: Broke
     assert "/config/users" in log
     assert "/consumers" not in log
     assert second.stop() == 0
+
+
+@pytest.mark.java
+@pytest.mark.zookeeper
+def test_a_zookeeper_that_keeps_nothing(kafka: Apache, brokers: Brokers, tmp_path: Path) -> None:
+    place = SecuredZooKeeper(kafka, tmp_path, keeps=False).place
+    for chroot in "", "/chroot":
+        settings = {SETTING: jaas(), "zookeeper.set.acl": "true"}
+        broker = brokers(zookeeper=place + chroot, settings=settings, wait=False)
+        assert broker.process.wait(PATIENCE_S) == 1
+        log = broker.log.read_text()
+        assert "ZooKeeper lets us in, and keeps no node for us: its servers need authProvider.1=" in log
+        assert "Traceback" not in log
