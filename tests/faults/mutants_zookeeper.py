@@ -78,4 +78,18 @@ MUTANTS = (
         "except (BadVersion, NoNode, NotAllowed):",
         pytest=(f"{LOGINS}::test_nodes_are_kept_for_the_user",),
     ),
+    Mutant(
+        "zookeeper.commands-make-nodes-open",
+        ACCESS,
+        "return access._replace(secures=access.is_somebody)",
+        "return access",
+        pytest=(f"{SETTINGS}::test_a_line_of_the_settings",),
+    ),
+    Mutant(
+        "zookeeper.nodes-left-open-are-not-named",
+        "python/ottla/broker/tree.py",
+        "            if access.secures:\n                await _tell_left_open(tree)\n",
+        "",
+        pytest=(f"{SETTINGS}::test_what_was_made_before_is_named",),
+    ),
 )
