@@ -12,9 +12,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.config import properties
 from tests.cli.conftest import Ottla
 from tests.metrics.scraped import scrape
+from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.ports import free_port
-from tests.peers.processes import ask
+from tests.peers.processes import Server, ask
 from tests.support import shown
 from tests.support.load import Load
 from tests.support.readme import block
@@ -23,6 +24,8 @@ from tests.support.waiting import PATIENCE_S, eventually
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper, pytest.mark.clients]
 
 NUMBERS, PARTITIONS = (1, 2, 3), 3
+#: The broker that is one of Kafka, where one is.
+OF_KAFKA = 3
 ORDERS: dict[str, Any] = {"topic": "orders", "group": "billing", "partitions": PARTITIONS}
 #: Of every broker, whatever the step.
 OF_ALL: dict[str, object] = {
@@ -38,17 +41,22 @@ OF_ALL: dict[str, object] = {
 
 
 class Moving:
-    """Three brokers, and the reader of the page, who has its files in one folder."""
+    """Three brokers, and the reader of the page, who has its files in one folder. With `apache`, the third broker is
+    one of Kafka 2.7.2.
+    """
 
-    def __init__(self, brokers: Brokers, zookeeper: str, folder: Path, ottla: Ottla) -> None:
+    def __init__(
+        self, brokers: Brokers, zookeeper: str, folder: Path, ottla: Ottla, apache: Apache | None = None
+    ) -> None:
         self.folder, self._brokers, self._zookeeper, self._ottla = folder, brokers, zookeeper, ottla
+        self._apache = apache
         self.places = {"127.0.0.1:2181": zookeeper}
-        self.metrics = {number: free_port() for number in NUMBERS}
+        self.metrics = {number: free_port() for number in NUMBERS if apache is None or number != OF_KAFKA}
         for number in NUMBERS:
             for shown_port in (9091 + number, 9191 + number):
                 self.places[f"127.0.0.1:{shown_port}"] = f"127.0.0.1:{free_port()}"
         self._lines: dict[str, object] = {}
-        self.running: dict[int, Broker] = {}
+        self.running: dict[int, Server] = {}
         for user in ("broker", "admin", "shop"):
             self.put(f"{user}.password", f"{user}'s password\n")
         commands = block("sh", "openssl req -x509", "docs/tls.md")
@@ -58,6 +66,8 @@ class Moving:
         """Starts all brokers with the lines of a block."""
         self._lines = self._read(content)
         self.running = {number: self._start(number) for number in NUMBERS}
+        if self._apache is not None:
+            eventually("all brokers are there", self.are_in_sync)
 
     def let_in_first(self) -> None:
         """Adds the users and the rules of the page, before a broker runs."""
@@ -75,7 +85,7 @@ class Moving:
 
     def here(self, text: str) -> str:
         """A text of the page, with the ports and the folder of this test."""
-        for name in ("broker.pem", "authority.pem"):
+        for name in ("broker.pem", "broker.p12", "authority.pem"):
             text = text.replace(f"={name}", f"={self.folder}/{name}")
         for before, after in self.places.items():
             text = text.replace(before, after)
@@ -101,8 +111,9 @@ class Moving:
         """Restarts one broker after the other with the lines of a block, or with nothing else."""
         self._lines = {**({} if is_whole else self._lines), **self._read(content)}
         for number in NUMBERS:
-            self.running[number].stop()
-            self.running[number] = self._start(number, self.running[number].data)
+            former = self.running[number]
+            former.stop()
+            self.running[number] = self._start(number, former.data if isinstance(former, Broker) else None)
             eventually("all replicas are in sync", self.are_in_sync, facts=lambda: self.under_replicated())
 
     def _read(self, content: str) -> dict[str, object]:
@@ -111,18 +122,23 @@ class Moving:
         path.write_text(content)
         return {entry.key: entry.value for entry in properties.read(path)}
 
-    def _start(self, number: int, data: Path | None = None) -> Broker:
+    def _start(self, number: int, data: Path | None = None) -> Server:
+        is_kafka = number not in self.metrics
+        lines = {**self._lines}
+        if is_kafka and "ssl.keystore.type" in lines:
+            lines |= self._read(block("properties", "ssl.keystore.type=PKCS12", "docs/moving-to-security.md"))
         given: dict[str, object] = {}
-        for name, value in self._lines.items():
+        for name, value in lines.items():
             text = str(value).replace(":9092", f":{9091 + number}").replace(":9192", f":{9191 + number}")
             given[name] = self.here(f"={text}")[1:]
-        return self._brokers(
-            broker_id=number,
-            data=data,
-            port=int(str(given["listeners"]).split(",")[0].rpartition(":")[2]),
-            zookeeper=self._zookeeper,
-            settings={**OF_ALL, "metrics.listener": f"127.0.0.1:{self.metrics[number]}", **given},
-        )
+        port = int(str(given["listeners"]).split(",")[0].rpartition(":")[2])
+        settings = {**OF_ALL, **given}
+        if is_kafka:
+            assert self._apache is not None
+            broker_id = {"broker_id": number, "port": port, "zookeeper": self._zookeeper}
+            return self._apache.broker("2.7.2", settings=settings, wait=False, **broker_id)  # type: ignore[arg-type]
+        settings = {"metrics.listener": f"127.0.0.1:{self.metrics[number]}", **settings}
+        return self._brokers(broker_id=number, data=data, port=port, zookeeper=self._zookeeper, settings=settings)
 
     def under_replicated(self) -> list[tuple[float | None, float | None]]:
         """Of each broker, and how many partitions it has."""
@@ -131,8 +147,23 @@ class Moving:
         return [(page(f"{kind}underreplicatedpartitions"), page(f"{kind}partitioncount")) for page in pages]
 
     def are_in_sync(self) -> bool:
+        if self._apache is not None:
+            return self._are_in_sync_by_clients()
         found = self.under_replicated()
         return all(row == (0, found[0][1]) and row[1] for row in found)
+
+    def _are_in_sync_by_clients(self) -> bool:
+        """Kafka's broker has no page of metrics, so a client asks, as `ottla cluster status` does."""
+        is_ruled = "authorizer.class.name" in self._lines
+        ports = (9192, 9193, 9194) if is_ruled else (9092, 9093, 9094)
+        given: dict[str, Any] = {}
+        if is_ruled:
+            given = self.settings(block("properties", "sasl.username=shop", "docs/moving-to-security.md"))
+            given |= {"sasl.username": "admin", "sasl.password": "admin's password"}
+        given["bootstrap.servers"] = ",".join(self.here(f"127.0.0.1:{port}") for port in ports)
+        found = AdminClient({**given, "log_level": 0}).list_topics(timeout=PATIENCE_S)
+        partitions = [one for topic in found.topics.values() for one in topic.partitions.values()]
+        return len(found.brokers) == len(NUMBERS) and all(len(one.isrs) == len(NUMBERS) for one in partitions)
 
     def on_plaintext(self) -> float:
         return sum(scrape(port)("ottla_connections", listener="PLAINTEXT") or 0 for port in self.metrics.values())
@@ -142,13 +173,30 @@ class Moving:
         return sum(line in broker.log.read_text() for broker in self.running.values())
 
     def logs(self) -> str:
+        """Those of Ottla's brokers."""
         return "".join(path.read_text() for path in self._brokers.directory.glob("ottla-*.log"))
 
 
 def test_a_running_cluster_is_moved(brokers: Brokers, zookeeper: str, tmp_path: Path, ottla: Ottla) -> None:
     folder = tmp_path / "reader"
     folder.mkdir()
-    moving = Moving(brokers, zookeeper, folder, ottla)
+    is_moved(Moving(brokers, zookeeper, folder, ottla))
+
+
+@pytest.mark.judge
+def test_a_cluster_with_a_broker_of_kafka_is_moved(brokers: Brokers, tmp_path: Path, ottla: Ottla) -> None:
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    with Apache(tmp_path / "kafka") as apache:
+        moving = Moving(brokers, apache.zookeeper(), folder, ottla, apache)
+        commands = block("sh", "openssl pkcs12 -export", "docs/moving-to-security.md")
+        subprocess.run(["sh", "-ec", commands], cwd=folder, check=True, capture_output=True, timeout=PATIENCE_S)
+        is_moved(moving)
+        assert "is Denied" not in moving.running[OF_KAFKA].log.read_text()
+
+
+def is_moved(moving: Moving) -> None:
+    """Follows the page while records are written and read."""
     moving.start("listeners=PLAINTEXT://127.0.0.1:9092\n")
     plain = moving.here("127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094")
     admin = AdminClient({"bootstrap.servers": plain})

@@ -13,6 +13,13 @@ from tests.support.waiting import PATIENCE_S, eventually
 
 #: So many records are acknowledged, and as many are read, after each step before the next one.
 BETWEEN_STEPS = 200
+#: What a consumer may not be told.
+FAULTS = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+)
 
 
 class Load:
@@ -24,6 +31,9 @@ class Load:
         self._topic, self._group, self._partitions = topic, group, partitions
         self.acknowledged: dict[int, list[int]] = defaultdict(list)
         self.read: dict[int, list[int]] = defaultdict(list)
+        #: Of the numbers that were read: one that comes twice was read again, or written again.
+        self._offsets: dict[int, list[int]] = defaultdict(list)
+        self._assignments: list[dict[int, int]] = []
         self.faults: list[object] = []
         self._next = 0
         self._begin(settings)
@@ -68,26 +78,37 @@ class Load:
         consumer = confluent_kafka.Consumer(
             {
                 "group.id": self._group,
-                "auto.offset.reset": "earliest",
+                # An offset that is out of range, or whose record is gone, is told and not passed over.
+                "auto.offset.reset": "error",
                 "enable.auto.commit": False,
                 "fetch.wait.max.ms": 20,
                 **settings,
             }
         )
-        consumer.subscribe([self._topic])
+        consumer.subscribe([self._topic], on_assign=self._assigned)
         while not self.faults and not (self._written.is_set() and self.is_read()):
             for message in consumer.consume(500, 0.05):
                 self._take(message)
         consumer.commit(asynchronous=False)
         consumer.close()
 
+    def _assigned(self, consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """The first consumer begins at the beginning, and others where the one before has committed."""
+        if not self._offsets:
+            for each in partitions:
+                each.offset = confluent_kafka.OFFSET_BEGINNING
+        consumer.assign(partitions)
+        self._assignments.append({each.partition: each.offset for each in partitions})
+
     def _take(self, message: confluent_kafka.Message) -> None:
         error, value = message.error(), message.value()
         if error is None:
             assert value is not None
-            self.read[message.partition() or 0].append(int(value))
-        elif error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
-            self.faults.append(error)
+            partition = message.partition() or 0
+            self.read[partition].append(int(value))
+            self._offsets[partition].append(message.offset() or 0)
+        elif error.code() in FAULTS:
+            self.faults.append((error, message.partition(), message.offset()))
 
     def is_read(self) -> bool:
         return sum(map(len, self.read.values())) >= sum(map(len, self.acknowledged.values()))
@@ -117,7 +138,18 @@ class Load:
         """Each record was acknowledged, and is there once and in order."""
         count = self._partitions
         assert self.acknowledged == {each: list(range(each, self._next, count)) for each in range(count)}
-        assert self.read == self.acknowledged
+        for each in range(count):
+            assert self.read[each] == self.acknowledged[each], self._where(each)
+
+    def _where(self, partition: int) -> str:
+        """Where what was read differs first from what was acknowledged, with what stands there and its offsets."""
+        found, wanted = self.read[partition], self.acknowledged[partition]
+        pairs = enumerate(zip(found, wanted, strict=False))
+        at = next((at for at, (one, other) in pairs if one != other), min(len(found), len(wanted)))
+        near = slice(max(0, at - 2), at + 3)
+        rows = [*zip(self._offsets[partition][near], found[near], strict=True)]
+        where = f"partition {partition}, at {at} of {len(found)}: {rows} instead of {wanted[near]} of {len(wanted)}"
+        return f"{where}; it was assigned {self._assignments}"
 
     def move(self, settings: dict[str, Any]) -> None:
         """Goes on with clients that have other settings."""

@@ -153,5 +153,7 @@ def test_users_and_rules_are_the_same_at_every_broker(cluster: SecuredCluster) -
     reaches_all(cluster, *alices)
     for member in members:
         assert told(cluster, member, "mallory") == REFUSED, member.kind
+        if member.kind != OTTLA:
+            assert "Principal = User:mallory is Denied" in member.running.log.read_text()
     load.end()
     load.is_whole()
