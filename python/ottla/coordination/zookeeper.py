@@ -398,7 +398,7 @@ class ZooKeeperTree(Tree):
         await self._one(path, lambda: self._client.delete_async(path, version), _Kind.WRITE)
 
     async def guarded(self, paths: Sequence[str]) -> dict[str, str]:
-        """Of these nodes those that this session may not change, and who may. Missing nodes are left out.
+        """Of these nodes those that cannot be changed from here, and who may change them. Missing ones are left out.
 
         Nothing is changed: a write with a version that no node has is refused for its rules first.
         """
