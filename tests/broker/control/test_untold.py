@@ -13,7 +13,7 @@ from ottla.coordination import znodes
 from ottla.coordination.znodes import BrokerRegistration, Endpoint
 from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.peers.ports import free_port
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 
 async def hears_nothing(caplog: pytest.LogCaptureFixture, settings: dict[str, str], *words: str) -> None:
@@ -69,7 +69,10 @@ async def test_the_controller_is_named(tmp_path: Path, zookeeper: str, caplog: p
 
 
 @pytest.mark.trio
-async def test_who_is_told_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_who_is_told_says_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(untold, "UNTOLD_SECONDS", PATIENCE_S)  # a busy machine tells it late
     config = BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
     async with Broker.start(config) as broker:
         await untold.say_so(broker)
