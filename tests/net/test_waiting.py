@@ -117,10 +117,8 @@ async def test_records_that_are_not_in_memory_are_read_by_a_thread(tmp_path: Pat
     )
     async with serving(handler) as one:
         reader, other = await one.connect(), await one.connect()
-        for is_cold in (True, False):
-            if is_cold:
-                with open(slice_.path, "rb") as file:
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+        async def is_cold() -> bool:
             before = one.hub.cold_reads_total
             await reader.send(request_frame(FETCH, 11, 1, "cold", body))
             # Others are served meanwhile.
@@ -129,5 +127,11 @@ async def test_records_that_are_not_in_memory_are_read_by_a_thread(tmp_path: Pat
             length = int.from_bytes(await reader.exactly(4), "big")
             answer = decode_fetch_response(await reader.exactly(length), 11, 4)
             assert bytes(answer.partitions[0].records or b"") == expected
-            assert (one.hub.cold_reads_total > before) == is_cold
+            return one.hub.cold_reads_total > before
+
+        with open(slice_.path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        assert await is_cold()
+        # The system may need the memory for others meanwhile, but not each time.
+        assert not all([await is_cold() for _ in range(10)])
     directory.close()
