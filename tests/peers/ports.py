@@ -9,6 +9,7 @@ Linux gives to outgoing connections.
 import atexit
 import random
 import socket
+from collections import deque
 from pathlib import Path
 
 #: A KRaft node has its controller so far above the broker's port, as `tests/peers/kafka` does: those ports are drawn by
@@ -17,24 +18,24 @@ CONTROLLER = 10_000
 #: Above those that pages use as examples, which tests follow.
 LOWEST = 10_000
 BLOCK = 50
+#: So many blocks a process keeps: its servers of before are stopped, as a rule.
+KEPT = 10
 
 _RANDOM = random.SystemRandom()  # the global one is set back by tests with seeds
 
 
 class Ports:
-    """The blocks that this process has reserved."""
+    """The blocks that this process has reserved. A port is given once: those that come after it are free longer."""
 
     def __init__(self) -> None:
-        self._reserved: list[socket.socket] = []
-        self._block = range(0)
-        self._next = 0
+        self._reserved: deque[socket.socket] = deque()
+        self._left: list[int] = []
 
     def free(self) -> int:
         """A port on 127.0.0.1 to which nothing is bound, nor to the one `CONTROLLER` above it."""
         while True:
-            for _ in self._block:
-                port = self._block[self._next]
-                self._next = (self._next + 1) % len(self._block)
+            while self._left:
+                port = self._left.pop()
                 if _is_free(port) and _is_free(port + CONTROLLER):
                     return port
             self._reserve()
@@ -49,8 +50,10 @@ class Ports:
             first = LOWEST + BLOCK * _RANDOM.randrange((_end() - LOWEST) // BLOCK)
             if (guard := _bound(first)) is not None:
                 self._reserved.append(guard)
-                self._block, self._next = range(first + 1, first + BLOCK), 0
-                return
+                self._left = [*range(first + BLOCK - 1, first, -1)]
+                break
+        while len(self._reserved) > KEPT:
+            self._reserved.popleft().close()
 
 
 def _end() -> int:
@@ -87,7 +90,5 @@ atexit.register(_ports.close)
 
 
 def free_port() -> int:
-    """A port on 127.0.0.1 that no other server of any tests is given while this process lives, but for this process's
-    own later ones. The port `CONTROLLER` above it is such a port as well.
-    """
+    """A port on 127.0.0.1 that no other server of any tests is given, nor that `CONTROLLER` above it, for long."""
     return _ports.free()

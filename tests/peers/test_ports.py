@@ -4,7 +4,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from tests.peers.ports import BLOCK, CONTROLLER, Ports, free_port
+from tests.peers.ports import BLOCK, CONTROLLER, KEPT, Ports, free_port
 
 
 @pytest.fixture
@@ -13,11 +13,18 @@ def ports() -> Iterator[Ports]:
         yield ports
 
 
-def test_those_of_different_processes_differ() -> None:
+def test_all_differ_in_one_process_and_in_several() -> None:
     with ExitStack() as stack:
-        processes = [stack.enter_context(closing(Ports())) for _ in range(60)]
-        drawn = [port for each in processes for port in [each.free() for _ in range(BLOCK - 1)]]
+        processes = [stack.enter_context(closing(Ports())) for _ in range(10)]
+        drawn = [port for each in processes for port in [each.free() for _ in range(5 * BLOCK)]]
         assert len(set(drawn)) == len(drawn)
+
+
+def test_a_process_that_draws_on_and_on_keeps_few(ports: Ports) -> None:
+    drawn = [ports.free() for _ in range(30 * BLOCK)]
+    assert len(ports._reserved) == KEPT
+    recent = drawn[-(KEPT - 1) * (BLOCK - 1) :]
+    assert len(set(recent)) == len(recent)
 
 
 def test_what_somebody_listens_on_is_passed_over(ports: Ports) -> None:
