@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "authorization.decisions-are-kept-for-ever",
         f"{_PARTS}snapshot.py",
-        "            if len(self._decisions) >= DECISIONS_MAX:\n                self._decisions.clear()\n",
+        "            if self._kept >= DECISIONS_MAX:\n                self._forget()\n",
         "",
         pytest=(f"{SNAPSHOT}::test_decisions_that_are_kept_are_bounded",),
     ),

@@ -162,7 +162,25 @@ def test_decisions_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(100):
         assert not allows(found, name=f"topic-{number}")
         assert allows(found, name="a")
+        assert sum(map(len, found._decisions.values())) <= found._kept <= 5
+
+
+def test_many_clients_are_bounded_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_snapshots, "DECISIONS_MAX", 5)
+    found = snapshot(rule(name="a"))
+    for number in range(100):
+        found.decide(f"user-{number}", "h", READ, TOPIC, "a")
         assert len(found._decisions) <= 5
+
+
+def test_a_decider_decides_about_names_that_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_snapshots, "DECISIONS_MAX", 5)
+    found = snapshot(rule(name="a"), rule(name="b", permission=DENY))
+    is_allowed = found.decider("alice", "h", READ, TOPIC)
+    for number in range(20):
+        names = ("a", "b", f"c-{number}")
+        assert [is_allowed(name) for name in names] == [allows(found, name=name) for name in names]
+        assert sum(map(len, found._decisions.values())) <= found._kept <= 5
 
 
 # Few of each, so that rules have to do with each other.

@@ -82,10 +82,11 @@ async def handle(call: Metadata, rooms: ClusterRooms) -> None:
     snapshot = cache.topics.copy()
     told: dict[str, dict[int, PartitionMetadata]] = {}
     size_bytes = rows = 0
+    is_shown = rights.decider(Operation.DESCRIBE, Resource.TOPIC) if rights is not None and names is None else None
     for name in snapshot if names is None else names:
         if slices.is_over():
             await slices.end()
-        if names is None and rights is not None and not rights.might(Operation.DESCRIBE, Resource.TOPIC, name):
+        if is_shown is not None and not is_shown(name):
             continue
         partitions = told[name] = {} if name in errors else snapshot.get(name, {})
         size_bytes += TOPIC_BYTES + len(name) + PARTITION_BYTES * len(partitions)

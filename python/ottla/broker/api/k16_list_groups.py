@@ -30,15 +30,15 @@ async def handle(call: ListGroups, rooms: GroupRooms) -> None:
 
 
 async def _answer(rooms: GroupRooms, asked: ListGroupsRequest, rights: Rights | None) -> ListGroupsResponse:
-    if rights is not None and rights.might(Operation.DESCRIBE, Resource.CLUSTER):
-        rights = None
+    sees_all = rights is None or rights.might(Operation.DESCRIBE, Resource.CLUSTER)
+    is_shown = None if rights is None or sees_all else rights.decider(Operation.DESCRIBE, Resource.GROUP)
     answer = ListGroupsResponse(error_code=CoordinatorLoadInProgress.code if rooms.groups.is_loading else 0)
     slices = Slices()
     for listed in rooms.groups.listed(asked.states_filter):
         await slices.row()
         if listed is not None:
             group_id, protocol_type, state = listed
-            if rights is not None and not rights.might(Operation.DESCRIBE, Resource.GROUP, group_id):
+            if is_shown is not None and not is_shown(group_id):
                 continue
             answer.groups.append(ListedGroup(group_id, protocol_type, state.value))
     return answer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.audit.audit import Asker
@@ -178,6 +178,11 @@ class Rights:
     def might(self, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
         """The same for something that the client has not asked for: nothing is written about it."""
         return self._decide(operation, resource, name).is_allowed
+
+    def decider(self, operation: Operation, resource: Resource) -> Callable[[str], bool]:
+        """Tells of many names, by the rules of this moment, whether the client might do this."""
+        asker = self._asker
+        return self._authorizer.store.snapshot.decider(asker.principal, asker.address, operation, resource)
 
     def _decide(self, operation: Operation, resource: Resource, name: str) -> Decision:
         asker = self._asker

@@ -19,7 +19,7 @@ have different lengths, however many there are. A pattern's rules are found by t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
@@ -41,6 +41,8 @@ from ottla.wire.needs import Operation, Resource
 DECISIONS_MAX: Final = 4096
 
 _ByPrincipal = Mapping[str, tuple[Entry, ...]]
+#: A principal, its host, an operation and a kind of resource.
+_Asked = tuple[str, str, Operation, Resource]
 
 
 class Decision(NamedTuple):
@@ -50,6 +52,7 @@ class Decision(NamedTuple):
     rule: Binding | None = None
 
 
+_NOTHING: Final[Mapping[str, Decision]] = {}
 _NONE: Final = Decision(False)
 _SUPER: Final = Decision(True)
 
@@ -69,7 +72,7 @@ class Standing:
 class Snapshot:
     """Never changes, but for the decisions that it has made: they are kept, up to `DECISIONS_MAX`."""
 
-    __slots__ = ("_decisions", "_lengths", "_rules", "_standing")
+    __slots__ = ("_decisions", "_kept", "_lengths", "_rules", "_standing")
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
@@ -77,7 +80,9 @@ class Snapshot:
         self._rules: Mapping[Pattern, _ByPrincipal | None] = {}
         #: How long prefixes are, by the kind of resource. There may be none of a length any more.
         self._lengths: Mapping[Resource, tuple[int, ...]] = {}
-        self._decisions: Final[dict[tuple[str, str, Operation, Resource, str], Decision]] = {}
+        #: By the names of resources.
+        self._decisions: Final[dict[_Asked, dict[str, Decision]]] = {}
+        self._kept = 0
 
     def changed(self, changes: Mapping[Pattern, Iterable[Entry] | None]) -> Self:
         """The rules after changes: all entries that these patterns have now; None for a damaged pattern. Returns this
@@ -113,13 +118,34 @@ class Snapshot:
 
     def decide(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> Decision:
         """`principal` is a user's name without its type."""
-        asked = principal, host, operation, resource, name
-        decision = self._decisions.get(asked)
+        asked = principal, host, operation, resource
+        decision = self._decisions.get(asked, _NOTHING).get(name)
         if decision is None:
-            if len(self._decisions) >= DECISIONS_MAX:
-                self._decisions.clear()
-            decision = self._decisions[asked] = self._decide(f"User:{principal}", host, operation, resource, name)
+            if self._kept >= DECISIONS_MAX:
+                self._forget()
+            decision = self._decide(f"User:{principal}", host, operation, resource, name)
+            self._decisions.setdefault(asked, {})[name] = decision
+            self._kept += 1
         return decision
+
+    def decider(self, principal: str, host: str, operation: Operation, resource: Resource) -> Callable[[str], bool]:
+        """Decides about the names of many resources of a kind."""
+        known = self._decisions.get((principal, host, operation, resource), _NOTHING)
+
+        def is_allowed(name: str) -> bool:
+            decision = known.get(name)
+            if decision is None:
+                decision = self.decide(principal, host, operation, resource, name)
+            return decision.is_allowed
+
+        return is_allowed
+
+    def _forget(self) -> None:
+        for known in self._decisions.values():
+            # One that asks about many names may have it still.
+            known.clear()
+        self._decisions.clear()
+        self._kept = 0
 
     def _decide(self, who: str, host: str, operation: Operation, resource: Resource, name: str) -> Decision:
         if who in self._standing.super_users:
