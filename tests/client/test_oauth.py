@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
-import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import pytest
 import trio
@@ -22,25 +18,13 @@ from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.ports import free_port
+from tests.support.authorization_server import BASE, LOGIN, PACKAGE, SECRET, UNSIGNED, Authorization, unsigned
 from tests.support.waiting import eventually
 
-PACKAGE = "org.apache.kafka.common.security.oauthbearer"
-LOGIN = f"{PACKAGE}.OAuthBearerLoginModule"
 HANDLER = "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class"
-UNSIGNED = f"{PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 #: Kafka's broker makes a token for itself, too.
 OWN = 'unsecuredLoginStringClaim_sub="broker"'
-BASE = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
 MADE = {**BASE, "sasl.jaas.config": f'{LOGIN} required unsecuredLoginStringClaim_sub="alice";'}
-SECRET = "it's a secret"
-
-
-def unsigned(lasts_s: float = 600, **others: object) -> str:
-    def part(fields: dict[str, object]) -> str:
-        return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
-
-    now = time.time()
-    return f"{part({'alg': 'none'})}.{part({'sub': 'alice', 'iat': now, 'exp': now + lasts_s, **others})}."
 
 
 def of_listener(plain: int, port: int, **others: object) -> dict[str, object]:
@@ -57,50 +41,6 @@ def of_listener(plain: int, port: int, **others: object) -> dict[str, object]:
 def started(brokers: Brokers, **others: object) -> tuple[Broker, int]:
     plain, port = free_port(), free_port()
     return brokers(port=plain, settings=of_listener(plain, port, **others)), port
-
-
-class Authorization:
-    """An authorization server. `answers`: What it says next, a status and a body; then tokens."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, list[str]]]] = []
-        self.answers: list[tuple[int, bytes]] = []
-        self.lasts_s = 600.0
-        outer = self
-
-        class Answers(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                outer.asked.append((self.headers["Authorization"], parse_qs(body)))
-                token = json.dumps({"access_token": unsigned(outer.lasts_s), "expires_in": 5}).encode()
-                status, said = outer.answers.pop(0) if outer.answers else (200, token)
-                self.send_response(status)
-                if status == 302:
-                    self.send_header("Location", f"http://127.0.0.1:{outer.port}/elsewhere")
-                self.end_headers()
-                self.wfile.write(said)
-
-            def log_message(self, *arguments: object) -> None:
-                pass
-
-        self._server = HTTPServer(("127.0.0.1", 0), Answers)
-        self.port = self._server.server_port
-        self.thread = threading.Thread(target=self._server.serve_forever)
-
-    def settings(self, **others: str) -> dict[str, str]:
-        options = f'clientId="orders" clientSecret="{SECRET}" scope="kafka read"'
-        return {
-            **BASE,
-            "sasl.login.callback.handler.class": f"{PACKAGE}.secured.OAuthBearerLoginCallbackHandler",
-            "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{self.port}/token",
-            "sasl.jaas.config": f"{LOGIN} required {options};",
-            **others,
-        }
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self.thread.join()
-        self._server.server_close()
 
 
 @pytest.fixture

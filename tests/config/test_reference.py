@@ -5,6 +5,7 @@ import runpy
 from pathlib import Path
 
 import ottla
+from ottla.client import tokens
 from ottla.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, TopicConfig, effective, reference
 from ottla.config.table import ALONE_DEFAULTS, DYNAMIC_SETTINGS, OUR_DEFAULTS, OURS
 
@@ -72,6 +73,8 @@ def test_the_compatibility_page_is_in_step_with_what_is_served() -> None:
 def test_what_the_code_reads_is_marked_as_effective() -> None:
     # Read in config itself, by `ottla serve`, and the last by a constant.
     checked = {"authorizer.class.name", "security.settings.ignored", "logging.format", "sasl.jaas.config"}
+    # By their names in the client's table.
+    checked |= {tokens.HANDLER, *tokens.NAMES}
     marked = effective._READ | effective._DERIVED | effective.EFFECTIVE_OF_TOPICS
     read = names_in_code() | checked
     hint = "in python/ottla/config/effective.py; then run `make docs`"

@@ -144,7 +144,8 @@ def test_with_tls_and_sasl_only_what_java_alone_has_is_a_warning() -> None:
     given = {**INERT, **others, **listeners, "sasl.login.refresh.window.factor": "0.5"}
     assert sorted(BrokerConfig.load(None, given).warnings) == [
         "without effect, since Ottla has no Kerberos: sasl.kerberos.service.name",
-        "without effect, since brokers do not come in at each other by OAUTHBEARER: sasl.login.refresh.window.factor",
+        "without effect, since a token is used for four fifths of its life, and then another one is taken: "
+        "sasl.login.refresh.window.factor",
         "without effect, since only Java's own libraries look at it: ssl.provider",
         "without effect, since the connection to ZooKeeper has no TLS: zookeeper.ssl.keystore.location",
         ALONE,

@@ -206,7 +206,7 @@ def _sasl(given: Mapping[str, str]) -> dict[str, Any]:
     mechanism = given.get("sasl.mechanism", "")
     if mechanism == OAUTHBEARER:
         found = token_source(given, _options(given), SETTING)
-        _check_tls(found)
+        check_tokens(found)
         return {"mechanism": mechanism, "tokens": found}
     if mechanism not in MECHANISMS:
         stated = f"is '{mechanism}'" if mechanism else "is missing, which means GSSAPI (Kerberos)"
@@ -228,7 +228,8 @@ def _options(given: Mapping[str, str]) -> dict[str, str]:
     return options
 
 
-def _check_tls(source: TokenSource) -> None:
+def check_tokens(source: TokenSource) -> None:
+    """Raises ValueError if the authorization server is to be trusted in a way that there is not."""
     try:
         Security.of({"security.protocol": "SSL", **dict(source.tls)})
     except ValueError as error:

@@ -301,6 +301,13 @@ _BROKER = {
         "half of it is taken and while other addresses want some. An address that many clients share, such as a "
         "proxy's, needs more."
     ),
+    "sasl.oauthbearer.client.credentials.client.id": (
+        "The name by which the authorization server knows this broker, if sasl.jaas.config has no clientId. As in "
+        "Kafka 4.1."
+    ),
+    "sasl.oauthbearer.client.credentials.client.secret": (
+        "The secret that goes with it, if sasl.jaas.config has no clientSecret. As in Kafka 4.1."
+    ),
     "sasl.oauthbearer.clock.skew.seconds": (
         "By how much the clock of the server that makes tokens may differ, in seconds. As in Kafka 3.1."
     ),
@@ -308,6 +315,10 @@ _BROKER = {
         "For whom tokens must be: one of these. Without it nobody looks. As in Kafka 3.1."
     ),
     "sasl.oauthbearer.expected.issuer": "Who must have made tokens. Without it nobody looks. As in Kafka 3.1.",
+    "sasl.oauthbearer.header.urlencode": (
+        "Name and secret are encoded as in a form before the authorization server gets them (RFC 6749, 2.3.1). As in "
+        "Kafka 3.9."
+    ),
     "sasl.oauthbearer.jwks.endpoint.refresh.ms": (
         "How often the keys that sign tokens are read, in ms. As in Kafka 3.1."
     ),
@@ -315,8 +326,15 @@ _BROKER = {
         "Where the keys are that sign tokens, a JSON Web Key Set: https://, http:// or file://. As in Kafka 3.1, which "
         "takes no file."
     ),
+    "sasl.oauthbearer.scope": (
+        "The scope of the tokens that this broker asks for, if sasl.jaas.config has none. As in Kafka 4.1."
+    ),
     "sasl.oauthbearer.scope.claim.name": "The claim of a token that has its scopes. As in Kafka 3.1.",
     "sasl.oauthbearer.sub.claim.name": "The claim of a token that is the user's name. As in Kafka 3.1.",
+    "sasl.oauthbearer.token.endpoint.url": (
+        "Where this broker has the tokens from with which it comes in at others: the address of an authorization "
+        "server (https://, http://), or a file (file://). As in Kafka 3.1."
+    ),
     "unclean.start.wait.ms": (
         "How long nobody may lead a partition before a replica does that may have lost records with the power of its "
         "machine, where other replicas that were in sync do not say what they have. One whose log is "

@@ -81,7 +81,7 @@ INERT: Final = (
     (("ssl.*",), _WITHOUT_TLS),
     (("sasl.*", "connection.failed.authentication.delay.ms", "connections.max.reauth.ms"), _WITHOUT_SASL),
     (("sasl.kerberos.*",), "Ottla has no Kerberos"),
-    (("sasl.login.refresh.*",), "brokers do not come in at each other by OAUTHBEARER"),
+    (("sasl.login.refresh.*",), "a token is used for four fifths of its life, and then another one is taken"),
     (
         (
             "sasl.client.callback.handler.class",

@@ -6,9 +6,11 @@ import functools
 from collections.abc import Callable, Generator
 
 from ottla._core import TlsClient
+from ottla.client import oauth
 from ottla.client.protocol import Protocol
 from ottla.client.sasl import authentication, renewal_s
 from ottla.client.security import Security
+from ottla.errors import SaslAuthenticationFailed
 from ottla.wire.k18_api_versions import API_VERSIONS
 
 
@@ -35,7 +37,11 @@ class Conversation:
 
     def next(self, answer: bytes | None) -> bytes | float | None:
         """Takes the answer to the last request, and returns the next; or, at the end, after how many seconds to use
-        another connection. None: never. Raises KafkaError, ProtocolError: the other broker refuses.
+        another connection. None: never.
+
+        Raises:
+            KafkaError, ProtocolError: the other broker refuses. SaslAuthenticationFailed, ConnectionLost: the
+                authorization server gives no token.
         """
         try:
             return next(self._words) if answer is None else self._words.send(answer)
@@ -68,7 +74,8 @@ def _words(security: Security | None, protocol: Protocol, place: str) -> Generat
     while version is not None:
         frame = yield protocol.encode(API_VERSIONS, protocol.negotiation_request(), version)
         version = protocol.negotiated(version, protocol.decode(memoryview(frame))[1])
-    conversation = authentication(security, place)
+    token = "" if security.tokens is None else oauth.token(security.tokens, place)
+    conversation = authentication(security, place, token)
     try:
         api, message = next(conversation)
         while True:
@@ -76,3 +83,7 @@ def _words(security: Security | None, protocol: Protocol, place: str) -> Generat
             api, message = conversation.send(protocol.decode(memoryview(frame))[1])
     except StopIteration as end:
         return renewal_s(end.value)
+    except SaslAuthenticationFailed:
+        if security.tokens is not None:
+            oauth.forget(security.tokens, token)
+        raise

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 
+from ottla.broker.authentication.between import check
 from ottla.client import Cluster, Security
+from ottla.client.tokens import HANDLER, URL
+from ottla.config import BrokerConfig, ConfigError
 from ottla.errors import SaslAuthenticationFailed
 from tests.broker.authentication.conftest import PLAIN
 from tests.broker.authentication.use import (
@@ -25,15 +29,17 @@ from tests.broker.authentication.use import (
 from tests.peers.apache import Apache, tool
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.ports import free_port
+from tests.support.authorization_server import LOGIN, SECRET, Authorization
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.clients
 
 
-def test_a_broker_lets_itself_in(brokers: Brokers) -> None:
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+def test_a_broker_lets_itself_in(brokers: Brokers, mechanism: str) -> None:
     port = free_port()
-    broker = brokers(port=port, settings=sasl(port))
-    given = sasl_client(port)
+    broker = brokers(port=port, settings=sasl(port, mechanism))
+    given = sasl_client(port, mechanism)
     write(given, "alone")
     assert read(given, "alone", len(VALUES), in_group=True) == VALUES
     assert "after the end of the session" not in broker.log.read_text()
@@ -70,6 +76,75 @@ def test_three_brokers(brokers: Brokers, zookeeper: str) -> None:
         broker.stop()
 
 
+@pytest.fixture
+def authorization() -> Iterator[Authorization]:
+    server = Authorization("admin")
+    server.thread.start()
+    yield server
+    server.close()
+
+
+@pytest.mark.java
+@pytest.mark.zookeeper
+def test_two_brokers_with_tokens_of_a_server(brokers: Brokers, zookeeper: str, authorization: Authorization) -> None:
+    """Sessions end with their tokens, and brokers come in with new ones before. A server that is away while a broker
+    starts holds it up, and no longer.
+    """
+    authorization.lasts_s = 4.0
+    said = authorization.settings()
+    ports = free_port(), free_port()
+    every = []
+    for number, port in enumerate(ports, 1):
+        given = sasl(port, "OAUTHBEARER")
+        given |= {
+            "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": said["sasl.jaas.config"],
+            "listener.name.sasl_plaintext.oauthbearer.sasl.login.callback.handler.class": said[HANDLER],
+            URL: said[URL],
+        }
+        authorization.answers += [(503, b"not yet")] * 3
+        every.append(brokers(broker_id=number, port=port, zookeeper=zookeeper, settings=given))
+    given = sasl_client(ports[0], "OAUTHBEARER")
+    create(given, "two", 2)
+    written = 0
+    asked = len(authorization.asked)
+    while len(authorization.asked) < asked + 4:
+        write(given, "two")
+        written += 1
+    eventually("both are in sync", lambda: state(given, "two")[1] == {1, 2})
+    assert read(given, "two", written * len(VALUES)) == written * VALUES
+    for broker in every:
+        text = broker.log.read_text()
+        assert "after the end of the session" not in text
+        assert SECRET not in text
+
+
+@pytest.mark.parametrize(
+    ("others", "reason"),
+    [
+        ({"sasl.oauthbearer.token.endpoint.url": "file:///no/such/token"}, "/no/such/token cannot be read"),
+        ({"sasl.oauthbearer.token.endpoint.url": "ftp://h/token"}, "it begins with https://, http:// or file://"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://h/token"}, "has no clientId, nor is"),
+        ({"JAAS": f"{LOGIN} required;"}, "sasl.oauthbearer.token.endpoint.url is missing"),
+        ({"JAAS": f'{LOGIN} required unsecuredLoginStringClaim_sub="";'}, "has no unsecuredLoginStringClaim_sub"),
+        (
+            {"sasl.oauthbearer.token.endpoint.url": "https://h/token",
+             "JAAS": f'{LOGIN} required clientId="a" clientSecret="b" ssl.truststore.type="JCEKS";'},
+            "ssl.truststore.type is 'JCEKS'",
+        ),
+        (
+            {"listener.name.sasl_plaintext.oauthbearer.sasl.login.callback.handler.class": "com.example.Tokens"},
+            "Ottla runs no Java class",
+        ),
+    ],
+)  # fmt: skip
+def test_tokens_between_brokers_that_cannot_be_had(others: dict[str, str], reason: str) -> None:
+    own = "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config"
+    given = sasl(1, "OAUTHBEARER") | {own if name == "JAAS" else name: value for name, value in others.items()}
+    with pytest.raises(ConfigError) as refused:
+        check(BrokerConfig({name: str(value) for name, value in given.items()}))
+    assert reason in str(refused.value)
+
+
 @pytest.mark.java
 @pytest.mark.zookeeper
 def test_a_broker_with_another_password_is_not_let_in(brokers: Brokers, zookeeper: str) -> None:
@@ -91,13 +166,13 @@ def test_a_broker_with_another_password_is_not_let_in(brokers: Brokers, zookeepe
 @pytest.mark.java
 @pytest.mark.zookeeper
 @pytest.mark.judge
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
 def test_beside_apache_kafka(tmp_path: Path, mechanism: str) -> None:
     """Each leads and follows, and each is the controller."""
     (tmp_path / "ottla").mkdir()
     with Apache(tmp_path / "kafka") as apache, Brokers(tmp_path / "ottla") as brokers:
         zookeeper = apache.zookeeper()
-        if mechanism != "PLAIN":
+        if mechanism.startswith("SCRAM"):
             change = f"{mechanism}=[iterations=4096,password=between]"
             names = ("--entity-type", "users", "--entity-name", "admin")
             tool("2.7.2", "configs", "--zookeeper", zookeeper, "--alter", "--add-config", change, *names)

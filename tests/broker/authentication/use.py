@@ -9,6 +9,8 @@ import confluent_kafka
 from confluent_kafka import admin
 
 from tests.broker.authentication.conftest import PLAIN
+from tests.support.authorization_server import LOGIN as TOKENS
+from tests.support.authorization_server import UNSIGNED
 from tests.support.waiting import PATIENCE_S
 
 #: The login of a broker among others, and its users.
@@ -23,31 +25,37 @@ SESSION_MS = 2_000
 
 def sasl(port: int, mechanism: str = "PLAIN", password: str = "between", **others: object) -> dict[str, object]:
     """Of a broker whose one listener has SASL, for clients and for brokers."""
-    login = USERS if mechanism == "PLAIN" else f'{SCRAM} required username="admin" password="{password}";'
-    name = f"listener.name.sasl_plaintext.{mechanism.lower()}.sasl.jaas.config"
+    own = f"listener.name.sasl_plaintext.{mechanism.lower()}."
+    if mechanism == "OAUTHBEARER":
+        login = f'{TOKENS} required unsecuredLoginStringClaim_sub="admin";'
+        others = {f"{own}sasl.server.callback.handler.class": UNSIGNED, **others}
+    else:
+        login = USERS if mechanism == "PLAIN" else f'{SCRAM} required username="admin" password="{password}";'
     return {
         "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port}",
         "security.inter.broker.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism.inter.broker.protocol": mechanism,
         "sasl.enabled.mechanisms": mechanism,
-        name: login,
+        f"{own}sasl.jaas.config": login,
         "connections.max.reauth.ms": SESSION_MS,
         "offsets.topic.replication.factor": 1,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
-        **{name.replace("_", "."): value for name, value in others.items()},
+        **{name if "." in name else name.replace("_", "."): value for name, value in others.items()},
     }
 
 
 def sasl_client(port: int, mechanism: str = "PLAIN", **others: object) -> dict[str, Any]:
     """Of librdkafka."""
+    if mechanism == "OAUTHBEARER":
+        others = {"enable.sasl.oauthbearer.unsecure.jwt": True, "sasl.oauthbearer.config": "principal=admin", **others}
     return {
         "bootstrap.servers": f"127.0.0.1:{port}",
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": mechanism,
         "sasl.username": "admin",
         "sasl.password": "between",
-        **{name.replace("_", "."): value for name, value in others.items()},
+        **{name if "." in name else name.replace("_", "."): value for name, value in others.items()},
     }
 
 

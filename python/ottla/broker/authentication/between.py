@@ -1,7 +1,8 @@
 """Who a broker is to the others, and how it connects to them: as the settings of its own listener for brokers say.
 
 The settings are Kafka's: `sasl.mechanism.inter.broker.protocol`, with user and password in the sasl.jaas.config of that
-mechanism on the listener between brokers; and the listener's settings of TLS.
+mechanism on the listener between brokers, or for OAUTHBEARER with what `ottla.client.tokens` needs; and the listener's
+settings of TLS.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import tls
 from ottla.broker.authentication import oauthbearer
-from ottla.broker.authentication.listeners import SERVED, of_listener
-from ottla.broker.authentication.logins import login, setting_of
-from ottla.client import jaas
-from ottla.client.security import PLAINTEXT, Security
+from ottla.broker.authentication.listeners import of_listener
+from ottla.broker.authentication.logins import login, name_of, setting_of
+from ottla.client import jaas, oauth, tokens
+from ottla.client.security import PLAINTEXT, Security, check_tokens
+from ottla.client.tokens import TokenSource
 from ottla.config import ConfigError
+from ottla.errors import SaslAuthenticationFailed
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
         mechanism: str
         username: str
         password: str
+        tokens: TokenSource
 
 
 Found: TypeAlias = "tuple[Security | None, dict[str, tls.Stamp]]"
@@ -82,19 +86,14 @@ def _login(config: BrokerConfig, endpoint: Endpoint) -> _Login:
         return {}
     setting = "sasl.mechanism.inter.broker.protocol"
     mechanism = config.get_str(setting) or ""
-    if mechanism == oauthbearer.NAME:
-        others = [each for each in SERVED if each != mechanism]
-        raise ConfigError(
-            setting,
-            f"{setting}={mechanism}: brokers come in at each other by {', '.join(others)}; name one of them, among the "
-            "mechanisms of their listener too",
-        )
     if mechanism not in sasl.mechanisms:
         raise ConfigError(
             setting,
             f"{setting}={mechanism}: brokers talk to each other through the listener {endpoint}, whose mechanisms are "
             f"{', '.join(sasl.mechanisms)}; it must be one of them",
         )
+    if mechanism == oauthbearer.NAME:
+        return {"mechanism": mechanism, "tokens": _tokens(config, endpoint)}
     setting = setting_of(endpoint, mechanism)
     example = f'{jaas.MODULES[mechanism]} required username="..." password="...";'
     found = login(config, endpoint, mechanism, example)
@@ -111,3 +110,26 @@ def _login(config: BrokerConfig, endpoint: Endpoint) -> _Login:
                 f"brokers talk to each other through the listener {endpoint}: {found.place} has no {option}: {example}",
             )
     return {"mechanism": mechanism, "username": found.options["username"], "password": found.options["password"]}
+
+
+def _tokens(config: BrokerConfig, endpoint: Endpoint) -> TokenSource:
+    """Raises ConfigError, also if the token is to be in a file and is not there. An authorization server is asked when
+    a token is needed: it may be away while the broker starts.
+    """
+    setting = setting_of(endpoint, oauthbearer.NAME)
+    found = login(config, endpoint, oauthbearer.NAME, f'{jaas.MODULES[oauthbearer.NAME]} required clientId="...";')
+    place, options = (setting, {}) if found is None else found
+    given = {
+        base: config.text(name_of(config, endpoint, oauthbearer.NAME, base)) or ""
+        for base in (tokens.HANDLER, *tokens.NAMES)
+    }
+    try:
+        source = tokens.source(given, options, place)
+        check_tokens(source)
+        if source.url.startswith("file:"):
+            oauth.token(source, f"listener {endpoint}")
+    except (ValueError, SaslAuthenticationFailed) as error:
+        raise ConfigError(
+            setting, f"brokers talk to each other through the listener {endpoint}, by {oauthbearer.NAME}: {error}"
+        ) from None
+    return source

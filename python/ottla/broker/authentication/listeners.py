@@ -17,7 +17,7 @@ from ottla.broker.authentication.logins import login, setting_of
 from ottla.broker.authentication.oauth_settings import HANDLER, of_tokens
 from ottla.broker.authentication.tokens import Rules
 from ottla.broker.scram import Mechanism
-from ottla.client import jaas
+from ottla.client import jaas, tokens
 from ottla.config import ConfigError
 
 if TYPE_CHECKING:
@@ -106,9 +106,12 @@ def _session_ms(config: BrokerConfig, own: str, mechanism: str) -> int:
 
 def _refuse_handlers(config: BrokerConfig, endpoint: Endpoint, own: str) -> None:
     """Raises ConfigError if a class of Java is to decide who comes in."""
-    for name in (HANDLER, "sasl.login.callback.handler.class", "sasl.login.class"):
-        is_of_tokens = name == HANDLER and own.endswith(f".{oauthbearer.NAME.lower()}.")
-        if config.get_str(own + name) and not is_of_tokens:
+    is_of_tokens = own.endswith(f".{oauthbearer.NAME.lower()}.")
+    for name in (HANDLER, tokens.HANDLER, "sasl.login.class"):
+        value = config.get_str(own + name)
+        # `of_tokens` looks at the first.
+        is_known = is_of_tokens and (name == HANDLER or (name == tokens.HANDLER and value in tokens.HANDLERS))
+        if value and not is_known:
             raise ConfigError(
                 own + name,
                 f"listener {endpoint}: {own}{name}: Ottla runs no Java class that decides who comes in; remove the "

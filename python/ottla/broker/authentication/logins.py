@@ -33,6 +33,15 @@ def setting_of(endpoint: Endpoint, mechanism: str) -> str:
     return f"listener.name.{endpoint.name.lower()}.{mechanism.lower()}.{jaas.SETTING}"
 
 
+def name_of(config: BrokerConfig, endpoint: Endpoint, mechanism: str, base: str) -> str:
+    """The name under which a setting stands for a mechanism of a listener: with the prefixes of both, with that of the
+    listener, or with none.
+    """
+    own = f"listener.name.{endpoint.name.lower()}."
+    names = (f"{own}{mechanism.lower()}.{base}", own + base)
+    return next((each for each in names if config.is_set(each)), base)
+
+
 def login(config: BrokerConfig, endpoint: Endpoint, mechanism: str, example: str) -> Login | None:
     """The login of a listener for a mechanism; None if there is none. Raises ConfigError if it cannot be read."""
     setting, module = setting_of(endpoint, mechanism), jaas.MODULES[mechanism]

@@ -12,7 +12,7 @@ import urllib.parse
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.authentication import keys, oauthbearer
-from ottla.broker.authentication.logins import login, setting_of
+from ottla.broker.authentication.logins import login, name_of, setting_of
 from ottla.broker.authentication.tokens import Rules
 from ottla.client import jaas
 from ottla.config import ConfigError
@@ -46,9 +46,7 @@ def of_tokens(config: BrokerConfig, endpoint: Endpoint) -> Rules:
         )
 
     def name(base: str) -> str:
-        own = f"listener.name.{endpoint.name.lower()}."
-        names = (f"{own}oauthbearer.{base}", own + base)
-        return next((each for each in names if config.is_set(each)), base)
+        return name_of(config, endpoint, oauthbearer.NAME, base)
 
     url = config.get_str(name(_URL))
     if not url:
