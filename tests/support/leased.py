@@ -83,3 +83,20 @@ def produce(client: Client, topic: str, *values: bytes, acks: int = 1, **options
     answer = client.produce(topic, batch(*values, **options), acks=acks)
     ((row,),) = [topic.partitions for topic in answer.responses]
     return row.error_code, row.base_offset
+
+
+class Counted:
+    """The requests of one kind that come to a broker from now on."""
+
+    def __init__(self, one: One, key: int) -> None:
+        self._one = one
+        self._key = key
+        one.broker.server.hub.measure(one.broker.logs.directories.traffic)
+        self._asked = one.asked_of[key]
+
+    def count(self) -> int:
+        api = next(api for api in self._one.broker.server.hub.measured() if api.key == self._key)
+        return sum(count for _, count in api.versions)
+
+    def share_without_python(self) -> float:
+        return 1 - (self._one.asked_of[self._key] - self._asked) / self.count()

@@ -26,7 +26,7 @@ from ottla.wire.k21_delete_records import (
 )
 from tests.faults.broker import settings as faults
 from tests.support.client import Client, batch, values
-from tests.support.leased import One, produce, started
+from tests.support.leased import Counted, One, produce, started
 from tests.support.transactions import COMMITTED, SETTINGS, Writer
 from tests.support.waiting import PATIENCE_S, comes_true
 
@@ -223,23 +223,6 @@ async def test_older_consumers_are_told_of_zstd(tmp_path: Path, monkeypatch: pyt
         answer = await one.talk(lambda client: client.fetch(TOPIC, **old))
         assert answer.responses[0].partition_responses[0].error_code == UnsupportedCompressionType.code
         assert await one.needed(lambda client: client.fetch(TOPIC)) == 0
-
-
-class Counted:
-    """The requests of one kind that come to a broker from now on."""
-
-    def __init__(self, one: One, key: int) -> None:
-        self._one = one
-        self._key = key
-        one.broker.server.hub.measure(one.broker.logs.directories.traffic)
-        self._asked = one.asked_of[key]
-
-    def count(self) -> int:
-        api = next(api for api in self._one.broker.server.hub.measured() if api.key == self._key)
-        return sum(count for _, count in api.versions)
-
-    def share_without_python(self) -> float:
-        return 1 - (self._one.asked_of[self._key] - self._asked) / self.count()
 
 
 async def test_a_consumer_of_committed_records_is_served_without_python(

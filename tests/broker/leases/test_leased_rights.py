@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import confluent_kafka
 import pytest
 import trio
 
@@ -13,11 +14,14 @@ from ottla.broker.authorization.authorizer import NUMBERS_MAX
 from ottla.client import Security
 from ottla.errors import ClusterAuthorizationFailed, TopicAuthorizationFailed
 from ottla.wire.acls import Binding, PatternType, Permission
+from ottla.wire.k00_produce import PRODUCE
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.needs import Operation, Resource
 from tests.broker.authorization.ruled import PLAIN, rule, settings
+from tests.peers.certificates import certified
 from tests.support.client import Client, batch
-from tests.support.leased import One, produce, started
+from tests.support.leased import Counted, One, produce, started
+from tests.support.tls import store
 from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = [pytest.mark.trio, pytest.mark.usefixtures("leases_on")]
@@ -330,3 +334,44 @@ async def test_random_rules_are_obeyed(
                 assert await trio.to_thread.run_sync(ask) == (0 if decision.is_allowed else DENIED)
         # Some of what was allowed did not come to Python.
         assert broker.one.asked - before < steps
+
+
+async def test_by_tls_as_many_are_served_without_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka's producer and consumer, on a listener with TLS, logins and rules."""
+    rounds = 200
+    authority = certified("authority")
+    (tmp_path / "authority.pem").write_text(authority.certificate_pem)
+    others = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(store(tmp_path / "broker.pem", certified("broker", authority, ["127.0.0.1"]))),
+    }
+    async with guarded(tmp_path, monkeypatch, **others) as broker:
+        await broker.allow(READ, WRITE, rule("alice", Operation.READ, Resource.GROUP, "none"))
+        given = {
+            "bootstrap.servers": f"127.0.0.1:{broker.port}",
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(tmp_path / "authority.pem"),
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "p",
+        }
+        producer = confluent_kafka.Producer({**given, "acks": 1, "linger.ms": 0})
+        consumer = confluent_kafka.Consumer({**given, "group.id": "none", "enable.auto.commit": False})
+        consumer.assign([confluent_kafka.TopicPartition("t", 0, 1)])
+
+        def talk() -> None:
+            for number in range(rounds):
+                producer.produce("t", b"%d" % number, partition=0)
+                assert producer.flush(PATIENCE_S) == 0
+                message = consumer.poll(PATIENCE_S)
+                assert message is not None
+                assert message.value() == b"%d" % number
+            consumer.close()
+
+        counted = [Counted(broker.one, key) for key in (PRODUCE.key, FETCH.key)]
+        await trio.to_thread.run_sync(talk)
+        for each in counted:
+            assert each.count() >= rounds / 2
+            # Beside a write that took long, which has the next append in Python, each asks once.
+            assert each.share_without_python() >= 0.9
