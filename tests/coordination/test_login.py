@@ -9,6 +9,7 @@ import trio.testing
 from ottla.coordination.digest_md5 import User
 from ottla.coordination.tree import ConnectionLoss, LoginRefused, NotAllowed, SessionState
 from ottla.coordination.zookeeper import ZooKeeperTree
+from tests.coordination.conftest import end_session
 from tests.coordination.proxy import LossyProxy
 from tests.peers.apache import Apache
 from tests.peers.secured_zookeeper import ODD, PASSWORD, USER, SecuredZooKeeper
@@ -138,3 +139,22 @@ async def test_a_later_refusal_is_told_once_and_tried_again(
         await create(tree, "/node")
         assert SessionState.CLOSED not in states
         assert caplog.text.count(refusals) == 1
+
+
+@pytest.mark.trio
+async def test_a_session_after_one_that_expired_is_logged_in(secured: SecuredZooKeeper) -> None:
+    async with await connect(f"{secured.place}/expired", KAFKA) as tree:
+        await tree.ensure("/config/users")
+        states: list[SessionState] = []
+        tree.listen(states.append)
+        before = tree.session_id
+        await trio.to_thread.run_sync(end_session, secured.place, tree._client.client_id)
+        with trio.fail_after(PATIENCE_S):
+            while tree.session_id == before or tree.state is not SessionState.CONNECTED:
+                await trio.testing.wait_all_tasks_blocked(0.05)
+        assert SessionState.EXPIRED in states
+        await create(tree, "/config/users/later")
+        assert await tree.guarded(["/config/users/later"]) == {}
+    async with await connect(f"{secured.place}/expired", None) as nobody:
+        with pytest.raises(NotAllowed):
+            await nobody.get("/config/users/later")
