@@ -24,7 +24,7 @@ CHECKED := cargo --config profile.quick.package.ottla-core.opt-level=0 \
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint fmt wheel clean
+.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint deny fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -107,7 +107,15 @@ lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directi
 	$(BIN)/python -m tests.stubtest
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.test_imports
-	$(CHECKED) clippy --quiet --locked --profile quick --all-targets --all-features -- -D warnings
+	$(CHECKED) clippy --quiet --locked --profile quick --all-targets --features guard -- -D warnings
+
+$(STAMPS)/cargo-deny:
+	cargo install --quiet --locked --root .tools cargo-deny@0.18.3
+	@touch $@
+
+# Known faults are in a database that is fetched each time.
+deny: $(STAMPS)/cargo-deny ## licences, origins and known faults of all crates (deny.toml): CHECK="licenses sources bans" without the network
+	.tools/bin/cargo-deny --all-features --locked check $(CHECK)
 
 fmt: $(STAMPS)/lint-tools ## format everything
 	cargo fmt

@@ -1,4 +1,5 @@
-"""TLS beside Apache Kafka: what small requests, records and handshakes cost, and what handshakes cost others.
+"""TLS beside Apache Kafka: what small requests, records, handshakes and idle connections cost, and what
+handshakes cost others.
 
 Both brokers live at the same time and are measured in turns, once Kafka is warm. Each has a plain listener, one with
 TLS and a key of ECDSA (P-256), and one with a key of RSA (2048 bits). All clients speak TLS 1.3. CPU is that of the
@@ -10,12 +11,15 @@ broker's process. Ottla is measured as well with logins and access rules beside 
 from __future__ import annotations
 
 import argparse
+import resource
+import socket
+import ssl
 import statistics
 import struct
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benches.suite import figures as f
 from benches.suite.frames import Frame, produce_frame
 from benches.suite.generators import Load, java, perf_figures, producer_perf
-from benches.suite.servers import Contestant, Running, contestants, cpu_s, create_topic
+from benches.suite.servers import Contestant, Running, contestants, cpu_s, create_topic, memory_mb
 from benches.suite.warmup import warm_up
 from ottla.wire.headers import request_frame
 from ottla.wire.k30_create_acls import CREATE_ACLS, CreateAclsRequest
@@ -33,12 +37,13 @@ from tests.broker.authorization.ruled import AUTHORIZER, PLAIN, creation, rule
 from tests.peers.certificates import Certified, certified
 from tests.peers.ports import CONTROLLER, free_port
 from tests.support.client import Client
-from tests.support.tls import store
+from tests.support.tls import API_VERSIONS, store
 
 CONNECTIONS = 50
 RECORDS, VALUE_BYTES = 1_000_000, 100
 #: Of handshakes that others are measured beside, and of the requests that are measured, a second.
 STRANGERS, REQUESTS = 500, 2_000
+IDLE = 1_000
 WARM_S = 40.0
 USER, PASSWORD = "alice", "p"
 
@@ -146,6 +151,22 @@ class Side:
         strangers.result()
         return {f.P99: beside, f"p99 to that without {STRANGERS} handshakes a second": beside / alone}
 
+    def idle(self) -> dict[str, float]:
+        """Connections that have asked one thing each, and then nothing."""
+        trusted = ssl.create_default_context(cafile=str(self.authority.path))
+        with ExitStack() as stack:
+            before = 0.0
+            for number in range(2 * IDLE):
+                if number == IDLE:
+                    # The first ones were for what is taken once.
+                    before = memory_mb(self.server)
+                plain = socket.create_connection(("127.0.0.1", self.ports["TLS"]))
+                connection = stack.enter_context(trusted.wrap_socket(plain, server_hostname="127.0.0.1"))
+                connection.sendall(API_VERSIONS)
+                (size,) = struct.unpack(">i", _take(connection, 4))
+                _take(connection, size)
+            return {"KiB a connection": (memory_mb(self.server) - before) * 1e6 / 1024 / IDLE}
+
     def produced(self, topic: str, records: int) -> dict[str, float]:
         """Java's producer with its defaults, acks=1."""
         create_topic(self.server, topic)
@@ -178,6 +199,13 @@ class Side:
         return ["security.protocol=SSL", "ssl.truststore.type=PEM", f"ssl.truststore.location={where}"]
 
 
+def _take(connection: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        found += connection.recv(size - len(found))
+    return found
+
+
 def _login(folder: Path) -> Iterator[str]:
     """The frames of a login by SASL PLAIN, in files."""
     token = f"\0{USER}\0{PASSWORD}".encode()
@@ -207,6 +235,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="of a case in a round")
     parser.add_argument("--records", type=int, default=RECORDS)
     asked = parser.parse_args()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with tempfile.TemporaryDirectory() as folder, sides(asked.against, Path(folder)) as found:
         measure(found, asked.rounds, asked.seconds, asked.records)
 
@@ -217,6 +247,7 @@ def measure(found: list[Side], rounds: int, seconds: float, records: int) -> Non
         "small requests, TLS": lambda side, _: side.cost(seconds),
         "handshakes, ECDSA": lambda side, _: side.handshakes(seconds),
         "handshakes, RSA": lambda side, _: side.handshakes(seconds, "RSA"),
+        "idle connections": lambda side, _: side.idle(),
         "beside handshakes": lambda side, _: side.beside(seconds),
         "default producer": lambda side, number: side.produced(f"topic-{number}", records),
         "default consumer": lambda side, number: side.consumed(f"topic-{number}", records),

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use rustls::client::{ClientConfig, Resumption};
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::{Error, RootCertStore, SupportedProtocolVersion, version};
 
 use super::clients::Clients;
+use super::provider;
 use super::servers::Servers;
 
 /// `ssl.client.auth`
@@ -72,7 +73,7 @@ pub struct Wrong(pub Part, pub String);
 /// elsewhere shows its certificate here.
 pub fn server_config(given: &Given<'_>) -> Result<Arc<ServerConfig>, Wrong> {
     let versions = versions(given.protocols)?;
-    let provider = provider(given.suites)?;
+    let provider = with_suites(given.suites)?;
     let chain = certificates(given.certificates, Part::Certificates)?;
     let key = private_key(given.key)?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -98,7 +99,7 @@ pub fn server_config(given: &Given<'_>) -> Result<Arc<ServerConfig>, Wrong> {
     let mut config = config.map_err(wrong_certificate)?;
     // Clients keep what a session that goes on needs, so it costs no memory here.
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.ticketer = ring::Ticketer::new().map_err(|error| {
+    config.ticketer = provider::Ticketer::new().map_err(|error| {
         Wrong(
             Part::Key,
             format!("cannot be used: no random numbers ({error})"),
@@ -112,7 +113,7 @@ pub fn server_config(given: &Given<'_>) -> Result<Arc<ServerConfig>, Wrong> {
 /// earlier one, so that every connection has its server's certificate looked at.
 pub fn client_config(given: &GivenToClient<'_>) -> Result<Client, Wrong> {
     let versions = versions(given.protocols)?;
-    let provider = provider(given.suites)?;
+    let provider = with_suites(given.suites)?;
     let trusted = certificates(given.trusted, Part::Trusted)?;
     let servers = Servers {
         roots: roots(&trusted)?,
@@ -136,10 +137,10 @@ pub fn client_config(given: &GivenToClient<'_>) -> Result<Client, Wrong> {
     Ok(Client(Arc::new(config)))
 }
 
-fn provider(names: &[String]) -> Result<Arc<CryptoProvider>, Wrong> {
+fn with_suites(names: &[String]) -> Result<Arc<CryptoProvider>, Wrong> {
     Ok(Arc::new(CryptoProvider {
         cipher_suites: suites(names)?,
-        ..ring::default_provider()
+        ..provider::default_provider()
     }))
 }
 
@@ -218,14 +219,14 @@ fn name_of(suite: &rustls::SupportedCipherSuite) -> String {
 
 fn suites(names: &[String]) -> Result<Vec<rustls::SupportedCipherSuite>, Wrong> {
     if names.is_empty() {
-        return Ok(ring::ALL_CIPHER_SUITES.to_vec());
+        return Ok(provider::ALL_CIPHER_SUITES.to_vec());
     }
     let found = names.iter().map(|name| {
-        let suite = ring::ALL_CIPHER_SUITES
+        let suite = provider::ALL_CIPHER_SUITES
             .iter()
             .find(|suite| name_of(suite) == *name);
         suite.copied().ok_or_else(|| {
-            let known: Vec<_> = ring::ALL_CIPHER_SUITES.iter().map(name_of).collect();
+            let known: Vec<_> = provider::ALL_CIPHER_SUITES.iter().map(name_of).collect();
             Wrong(
                 Part::Suites,
                 format!("{name} is not possible, only {} are", known.join(", ")),

@@ -21,6 +21,7 @@ mod certificate;
 mod clients;
 mod config;
 mod meeting;
+mod provider;
 mod servers;
 
 use std::cell::RefCell;
