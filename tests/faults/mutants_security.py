@@ -215,7 +215,7 @@ MUTANTS = (
     Mutant(
         "sasl.an-old-nonce-is-as-good",
         "python/ottla/broker/authentication/scram.py",
-        'found["nonce"] != first.nonce',
+        'not found["nonce"].endswith(first.nonce)',
         "False",
         pytest=(f"{EXCHANGES}::test_messages_of_scram_that_are_wrong",),
     ),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import ssl
+import subprocess
 import time
 import warnings
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from tests.broker.authentication.conftest import PROTOCOLS, Guarded
 from tests.peers.apache import tool
 from tests.peers.secured import MECHANISMS, PASSWORD, USER
+from tests.peers.skips import require
 from tests.support.waiting import PATIENCE_S, eventually
 
 with warnings.catch_warnings():
@@ -98,12 +101,28 @@ def test_aiokafka(guarded: Guarded, listener: str, mechanism: str) -> None:
     assert asyncio.run(run()) == VALUES
 
 
+@pytest.mark.parametrize(("listener", "mechanism"), WAYS)
+def test_kcat(guarded: Guarded, listener: str, mechanism: str) -> None:
+    if shutil.which("kcat") is None:
+        require("clients", "kcat is not installed (Debian: apt-get install kcat)")
+    topic = f"kcat-{listener}-{mechanism}"
+    settings = guarded.rdkafka(listener, mechanism)
+    options = [part for name, value in settings.items() for part in ("-X", f"{name}={value}")]
+
+    def run(*arguments: str, given: bytes | None = None) -> bytes:
+        command = ["kcat", *options, "-t", topic, "-p", "0", *arguments]
+        return subprocess.run(command, input=given, capture_output=True, check=True, timeout=PATIENCE_S).stdout
+
+    run("-P", given=b"\n".join(VALUES) + b"\n")
+    assert run("-C", "-e", "-q").splitlines() == VALUES
+
+
 @pytest.mark.java
 @pytest.mark.judge
 @pytest.mark.parametrize("version", ["2.7.2", "3.9.2", "4.3.1"])
-@pytest.mark.parametrize(("listener", "mechanism"), [("sasl", "PLAIN"), ("both", "SCRAM-SHA-512")])
+@pytest.mark.parametrize(("listener", "mechanism"), WAYS)
 def test_java(guarded: Guarded, tmp_path: Path, version: str, listener: str, mechanism: str) -> None:
-    file, topic = client_file(guarded, tmp_path, listener, mechanism), f"java-{version}-{listener}"
+    file, topic = client_file(guarded, tmp_path, listener, mechanism), f"java-{version}-{listener}-{mechanism}"
     server = ("--bootstrap-server", f"localhost:{guarded.ports[listener]}", "--topic", topic)
     producers, consumers = ("--producer.config", "--consumer.config")
     if version == "4.3.1":

@@ -54,9 +54,20 @@ def test_names_and_headers(kind: Mechanism, name: str) -> None:
         assert exchange.user == name
 
 
-def finished(exchange: Scram, kind: Mechanism, password: str, bare: str, answer: str, header: str = "n,,") -> bytes:
+def test_a_client_that_has_its_nonce_twice() -> None:
+    """librdkafka before 2.6.1."""
+    exchange = Scram(KIND, lambda user: {"user": credential("p")}[user])
+    bare = f"n=user,r={NONCE}"
+    answer = exchange.step(f"n,,{bare}".encode()).decode()
+    assert finished(exchange, KIND, "p", bare, answer, before=NONCE).startswith(b"v=")
+    assert exchange.user == "user"
+
+
+def finished(
+    exchange: Scram, kind: Mechanism, password: str, bare: str, answer: str, header: str = "n,,", before: str = ""
+) -> bytes:
     channel = base64.b64encode(header.encode()).decode()
-    nonce = answer.partition(",")[0].removeprefix("r=")
+    nonce = before + answer.partition(",")[0].removeprefix("r=")
     both = f"c={channel},r={nonce}"
     salted = hashlib.pbkdf2_hmac(kind.digest, password.encode(), SALT, 4096)
     client_key = scram.hmac.digest(salted, b"Client Key", kind.digest)
@@ -83,6 +94,8 @@ BEGUN = f"n,,n=user,r={NONCE}"
         (["n,a=other,n=user,r=x"], "Authentication failed: Client requested an authorization id"),
         (["n,,n=weak,r=x"], "the credential of 'weak' has 100 iterations"),
         ([BEGUN, "c=biws,r=other,p=QUFBQQ=="], "the last message does not belong to the first"),
+        ([BEGUN, f"c=biws,r={MORE},p=QUFBQQ=="], "the last message does not belong to the first"),
+        ([BEGUN, f"c=biws,r={NONCE}{MORE}x,p=QUFBQQ=="], "the last message does not belong to the first"),
         ([BEGUN, f"c=eSws,r={NONCE}{MORE},p=QUFBQQ=="], "the last message does not belong to the first"),
         ([BEGUN, f"c=biws,r={NONCE}{MORE},p=QUFBQQ="], "the proof is not in base64"),
         ([BEGUN, f"c=biws,r={NONCE}{MORE},p=QUFBQQ=="], "the proof has not the length of the hash"),
