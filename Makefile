@@ -110,7 +110,7 @@ lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directi
 	$(CHECKED) clippy --quiet --locked --profile quick --all-targets --features guard -- -D warnings
 
 $(STAMPS)/cargo-deny:
-	cargo install --quiet --locked --root .tools cargo-deny@0.18.3
+	cargo install --quiet --locked --root .tools cargo-deny@0.20.2
 	@touch $@
 
 # Known faults are in a database that is fetched each time.
