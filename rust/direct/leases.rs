@@ -129,7 +129,7 @@ mod tests {
         let terms = Terms {
             leader_epoch: 0,
             is_alone: true,
-            acknowledges_all: false,
+            accepts_all: false,
             everyone_may: true,
             is_zstd: false,
         };

@@ -20,6 +20,7 @@
 //! | who may do what under a lease ([`rights`]) | shared | snapshots, as the leases |
 //! | the log | shared | a lock a log; who finds it taken hands the request on |
 //! | waiting Fetches ([`parked`]) | shared | a line a lease, one heap of deadlines, a lock a Fetch |
+//! | waiting Produces ([`others`]) | shared | a line a lease |
 //! | fetch sessions that are lent ([`sessions`]) | shared | a lock a session; who looks one up holds none |
 //! | the hub | shared | its lock, never held during an append or a read |
 //! | the turn ([`turn`]) | a thread's | nobody else sees it |
@@ -56,7 +57,7 @@
 //! | Produce | the connection may speak | hub |
 //! | Produce | it is known whom the client's certificate stands for | here |
 //! | Produce | version is 3 or later | here |
-//! | Produce | acks is 0 or 1; or all, where nothing but the append is waited for | here, terms |
+//! | Produce | acks is 0 or 1; or all, where no flush is waited for | here, terms |
 //! | Produce | one partition | here |
 //! | Produce | partition is known, this broker leads it, its directory is in use | terms |
 //! | Produce | topic is not internal | terms |
@@ -92,6 +93,7 @@
 mod fetch;
 mod gate;
 mod leases;
+mod others;
 mod parked;
 mod produce;
 pub mod rights;
@@ -130,6 +132,8 @@ pub use self::turn::{Turn, Written};
 use crate::net::hub::{self, Event, Hubs, Incoming};
 use crate::wire::keys::{FETCH, PRODUCE};
 
+const NOT_LEADER_OR_FOLLOWER: i16 = 6;
+
 /// The leases of one broker, and what is done under them. `O`: what the grantor knows a partition by.
 pub struct Direct<O> {
     leases: Leases<O>,
@@ -161,16 +165,21 @@ impl<O> Direct<O> {
     pub fn grant<T>(&self, hubs: &Hubs<T>, lease: Lease<O>) -> Arc<Lease<O>> {
         let lease = Arc::new(lease);
         if let Some(before) = self.leases.put(&lease) {
-            self.over(hubs, &before);
+            // Whoever grants a lease ends the one before, so none waits. If one does, it is sent again.
+            for waiting in self.over(hubs, &before) {
+                waiting.answer_at(hubs, NOT_LEADER_OR_FOLLOWER);
+            }
         }
         lease
     }
 
     /// Ends a lease: when this returns, no request is begun under it, and nothing is decided (see [`gate`]). Fetches
-    /// that wait under it are answered; the next ones are told what happened.
-    pub fn end<T>(&self, hubs: &Hubs<T>, lease: &Arc<Lease<O>>) {
+    /// that wait under it are answered; the next ones are told what happened. Returns the Produces that wait for other
+    /// replicas: the caller sees to their answers.
+    #[must_use]
+    pub fn end<T>(&self, hubs: &Hubs<T>, lease: &Arc<Lease<O>>) -> Vec<Appended<O>> {
         self.leases.remove(lease);
-        self.over(hubs, lease);
+        self.over(hubs, lease)
     }
 
     /// How many bytes one Fetch gets at most, and whether one that names its rack is served here. None is before this

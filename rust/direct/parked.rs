@@ -2,8 +2,9 @@
 //!
 //! Nothing of their frames is kept. A Fetch stands in the line of each of its leases. All in a lease's line are looked
 //! at when its high watermark moves, and with it the last stable offset, for which readers of committed records wait;
-//! and when the start of the log overtakes that of an open transaction. The deadlines of all leases are in one heap;
-//! those of Fetches that were answered leave it when they are met, or when they have become the most of it.
+//! and when the start of the log overtakes that of an open transaction. All deadlines are in one heap; those of Fetches
+//! that were answered leave it when they are met, or when they have become the most of it. The Produces of a lease that
+//! wait ([`others`](super::others)) have one deadline there together.
 //!
 //! A Fetch is answered by whoever takes its parts, while they are locked, and leaves the lines afterwards. Nothing else
 //! is locked meanwhile but the hub, and the session of a Fetch that is in one: that is locked before its parts.
@@ -12,12 +13,14 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::mem;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
 use super::fetch::{Answer, Part, answer, read_all};
+use super::others::{Others, undecided};
+use super::produce::Appended;
 use super::session::{Session, State};
 use super::{Direct, Lease};
 use crate::net::hub::{Hubs, Ticket};
@@ -103,14 +106,33 @@ impl<O> Line<O> {
     }
 }
 
+/// Who has a deadline.
+pub(super) enum Whose<O> {
+    Fetch(Arc<Parked<O>>),
+    /// One of the Produces that wait under it. It is not owned here, and those who wait are looked at without it.
+    Lease(Weak<Lease<O>>, Arc<Others>),
+}
+
 struct Deadline<O> {
     at: Instant,
-    fetch: Arc<Parked<O>>,
+    /// A number of its own.
+    id: u64,
+    whose: Whose<O>,
+}
+
+impl<O> Deadline<O> {
+    /// Nobody has it any more.
+    fn is_done(&self) -> bool {
+        match &self.whose {
+            Whose::Fetch(fetch) => fetch.is_answered(),
+            Whose::Lease(_, others) => !others.are_looked_at(self.at),
+        }
+    }
 }
 
 impl<O> PartialEq for Deadline<O> {
     fn eq(&self, other: &Self) -> bool {
-        self.fetch.id == other.fetch.id
+        self.id == other.id
     }
 }
 
@@ -124,7 +146,7 @@ impl<O> PartialOrd for Deadline<O> {
 
 impl<O> Ord for Deadline<O> {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.fetch.id).cmp(&(other.at, other.fetch.id))
+        (self.at, self.id).cmp(&(other.at, other.id))
     }
 }
 
@@ -132,9 +154,21 @@ pub(super) struct Due<O> {
     /// Deadlines are looked at: Fetches may wait.
     pub may_park: bool,
     heap: BinaryHeap<Reverse<Deadline<O>>>,
+    /// When it has so many deadlines, it is looked through for those that nobody has any more.
+    full_at: usize,
     last_id: u64,
     /// How many Fetches wait, under all leases.
     waiting: usize,
+}
+
+impl<O> Due<O> {
+    fn push(&mut self, id: u64, at: Instant, whose: Whose<O>) {
+        if self.heap.len() >= self.full_at {
+            self.heap.retain(|Reverse(one)| !one.is_done());
+            self.full_at = DONE_MAX + 4 * self.heap.len();
+        }
+        self.heap.push(Reverse(Deadline { at, id, whose }));
+    }
 }
 
 impl<O> Default for Due<O> {
@@ -142,6 +176,7 @@ impl<O> Default for Due<O> {
         Self {
             may_park: false,
             heap: BinaryHeap::new(),
+            full_at: DONE_MAX,
             last_id: 0,
             waiting: 0,
         }
@@ -175,16 +210,11 @@ impl<O> Direct<O> {
         if !due.may_park {
             return false;
         }
-        if due.heap.len() > DONE_MAX + 4 * due.waiting {
-            due.heap.retain(|Reverse(one)| !one.fetch.is_answered());
-        }
         due.last_id += 1;
         fetch.id = due.last_id;
         let fetch = Arc::new(fetch);
-        due.heap.push(Reverse(Deadline {
-            at: Instant::now() + wait,
-            fetch: Arc::clone(&fetch),
-        }));
+        let whose = Whose::Fetch(Arc::clone(&fetch));
+        due.push(fetch.id, Instant::now() + wait, whose);
         due.waiting += 1;
         let is_in_line = leases.iter().all(|lease| lease.line.add(&fetch));
         drop(due);
@@ -205,13 +235,30 @@ impl<O> Direct<O> {
         true
     }
 
+    /// Has somebody look at a lease at this time.
+    pub(super) fn look_at(&self, at: Instant, lease: &Arc<Lease<O>>) {
+        let mut due = self.due.lock();
+        due.last_id += 1;
+        let id = due.last_id;
+        let whose = Whose::Lease(Arc::downgrade(lease), Arc::clone(&lease.others));
+        due.push(id, at, whose);
+    }
+
+    /// How many deadlines are kept.
+    #[cfg(test)]
+    pub(super) fn deadlines(&self) -> usize {
+        self.due.lock().heap.len()
+    }
+
     /// How many Fetches wait.
     pub fn waiting(&self) -> usize {
         self.due.lock().waiting
     }
 
-    /// Answers the Fetches that waited for a high watermark, or a last stable offset, that moved.
-    pub fn advanced<T>(&self, hubs: &Hubs<T>, lease: &Lease<O>) {
+    /// Answers the requests that waited for a high watermark, or a last stable offset, that moved: Produces first, as
+    /// their producers may be about to send more.
+    pub fn advanced<T>(&self, hubs: &Hubs<T>, lease: &Arc<Lease<O>>) {
+        self.acknowledge(hubs, lease);
         let waiting = lease.line.0.lock().fetches.clone();
         for fetch in waiting {
             self.look(hubs, &fetch, Some(lease));
@@ -295,11 +342,12 @@ impl<O> Direct<O> {
         true
     }
 
-    /// Ends a lease that is not found any more.
-    pub(super) fn over<T>(&self, hubs: &Hubs<T>, lease: &Lease<O>) {
+    /// Ends a lease that is not found any more. Returns the Produces that waited under it.
+    pub(super) fn over<T>(&self, hubs: &Hubs<T>, lease: &Arc<Lease<O>>) -> Vec<Appended<O>> {
         lease.gate.end();
         lease.line.0.lock().is_closed = true;
         self.release(hubs, lease);
+        undecided(lease)
     }
 
     /// Answers all Fetches that wait under a lease, with nothing.
@@ -310,18 +358,25 @@ impl<O> Direct<O> {
         }
     }
 
-    /// Answers the Fetches whose time is over, with what there is. Returns the next deadline.
+    /// Answers the Fetches whose time is over, with what there is, and the Produces. Returns the next deadline.
     pub(super) fn expire<T>(&self, hubs: &Hubs<T>) -> Option<Instant> {
         loop {
             let first = {
                 let mut due = self.due.lock();
                 let Reverse(first) = due.heap.peek()?;
-                if first.at > Instant::now() && !first.fetch.is_answered() {
+                if first.at > Instant::now() && !first.is_done() {
                     return Some(first.at);
                 }
                 due.heap.pop()?
             };
-            self.end_wait(hubs, &first.0.fetch, End::Time);
+            match first.0.whose {
+                Whose::Fetch(fetch) => self.end_wait(hubs, &fetch, End::Time),
+                Whose::Lease(lease, _) => {
+                    if let Some(lease) = lease.upgrade() {
+                        self.expire_others(hubs, &lease);
+                    }
+                }
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::wire::produce::{self, ACKS_ALL, BATCHES_SINCE, PartitionResult};
 
 /// An append that waits for the end of its turn, or for what its acknowledgement takes.
 pub struct Appended<O> {
-    ticket: Ticket,
+    pub(super) ticket: Ticket,
     pub lease: Arc<Lease<O>>,
     pub acks: i16,
     pub timeout_ms: i32,
@@ -55,7 +55,7 @@ impl<O> Direct<O> {
         }
         let lease = self.leases.get(&body[data.topic.clone()], data.partition)?;
         let terms = &lease.terms;
-        if request.acks == ACKS_ALL && !terms.acknowledges_all {
+        if request.acks == ACKS_ALL && !terms.accepts_all {
             return None;
         }
         let records = &mut body[data.records.clone()?];
@@ -111,15 +111,15 @@ impl<O> Direct<O> {
     }
 
     /// Answers what was appended in the turn, now that it has been [`written`](Self::written). Returns what is in the
-    /// log and is not acknowledged yet: a flush of it is due, or its lease said that no other replica is in sync, and
-    /// ended before the high watermark was behind it.
+    /// log and waits for what Python knows: a flush of it is due, or its lease has ended, before other replicas had it
+    /// or the high watermark was behind it. What other replicas are waited for under a lease is answered here.
     #[must_use]
     pub fn answer<T>(&self, hubs: &Hubs<T>, turn: &mut Turn<O>) -> Vec<Appended<O>> {
         let appended = coded(mem::take(&mut turn.appended)).into_iter();
         let (waiting, settled): (Vec<_>, Vec<_>) =
             appended.partition(|(code, one)| *code == 0 && !one.is_safe());
         answer_all(hubs, &settled);
-        waiting.into_iter().map(|(_, one)| one).collect()
+        self.await_others(waiting.into_iter().map(|(_, one)| one))
     }
 }
 
@@ -137,7 +137,7 @@ fn coded<O>(appended: Vec<Appended<O>>) -> Vec<(i16, Appended<O>)> {
     appended.map(|one| (one.error_code(), one)).collect()
 }
 
-fn answer_all<O, T>(hubs: &Hubs<T>, appended: &[(i16, Appended<O>)]) {
+pub(super) fn answer_all<O, T>(hubs: &Hubs<T>, appended: &[(i16, Appended<O>)]) {
     // Mostly they are all of one hub.
     for answers in appended.chunk_by(|(_, one), (_, next)| one.ticket.hub() == next.ticket.hub()) {
         let Some((_, first)) = answers.first() else {

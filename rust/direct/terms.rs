@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::gate::Gate;
+use super::others::Others;
 use super::parked::Line;
 use super::rights::Rights;
 use crate::log::{AppendInfo, Log, home};
@@ -14,8 +15,8 @@ pub struct Terms {
     pub leader_epoch: i32,
     /// This is the only replica in sync: the high watermark is the end of its log.
     pub is_alone: bool,
-    /// An append is acknowledged when it is written, with acks=all too.
-    pub acknowledges_all: bool,
+    /// Produces with acks=all are appended here: enough replicas are in sync, and no flush is waited for.
+    pub accepts_all: bool,
     /// Requests are served without asking who sends them. Else a client needs rights that are [known](super::rights).
     pub everyone_may: bool,
     /// The topic's batches are to be compressed with zstd: consumers that cannot read that are told so.
@@ -36,6 +37,8 @@ pub struct Lease<O> {
     pub(super) gate: Gate,
     /// The Fetches that wait here.
     pub(super) line: Line<O>,
+    /// The Produces that wait for other replicas.
+    pub(super) others: Arc<Others>,
 }
 
 impl<O> Lease<O> {
@@ -50,6 +53,7 @@ impl<O> Lease<O> {
             is_watched: AtomicBool::new(false),
             gate: Gate::default(),
             line: Line::default(),
+            others: Arc::default(),
         }
     }
 

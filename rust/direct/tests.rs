@@ -28,6 +28,7 @@ use crate::wire::produce::{self, PartitionRecords};
 mod beside;
 mod committed;
 mod model;
+mod others;
 mod python;
 mod rights;
 mod sessions;
@@ -40,7 +41,7 @@ const EPOCH: i32 = 3;
 const TERMS: Terms = Terms {
     leader_epoch: EPOCH,
     is_alone: true,
-    acknowledges_all: false,
+    accepts_all: false,
     everyone_may: true,
     is_zstd: false,
 };
@@ -221,6 +222,7 @@ impl Client {
 struct Produce {
     version: i16,
     acks: i16,
+    timeout_ms: i32,
     transactional_id: Option<&'static str>,
     partitions: Vec<(&'static str, i32)>,
     records: Option<Vec<u8>>,
@@ -231,6 +233,7 @@ impl Default for Produce {
         Self {
             version: 8,
             acks: 1,
+            timeout_ms: 5000,
             transactional_id: None,
             partitions: vec![(TOPIC, 0)],
             records: Some(batch(&["v"], 1000)),
@@ -246,7 +249,8 @@ impl Produce {
             records: self.records.as_deref(),
         };
         let rows: Vec<_> = self.partitions.iter().map(row).collect();
-        produce::encode_request(self.version, self.transactional_id, self.acks, 5000, &rows)
+        let (acks, timeout_ms) = (self.acks, self.timeout_ms);
+        produce::encode_request(self.version, self.transactional_id, acks, timeout_ms, &rows)
             .unwrap()
     }
 }
@@ -346,14 +350,14 @@ fn plain_requests_are_served() {
         }
     }
     assert_eq!((rig.handed_on(), rig.turns()), (0, 0));
-    rig.direct.end(&rig.hub, &lease);
+    assert!(rig.direct.end(&rig.hub, &lease).is_empty());
     assert_eq!(client.produce(&Produce::default()), None);
     assert_eq!(client.fetch(&Fetch::default()), None);
     // A lease that took another's place is not ended with the other.
     let newer = rig.grant(TERMS);
-    rig.direct.end(&rig.hub, &lease);
+    assert!(rig.direct.end(&rig.hub, &lease).is_empty());
     assert_eq!(client.produce(&Produce::default()), Some((0, 7)));
-    rig.direct.end(&rig.hub, &newer);
+    assert!(rig.direct.end(&rig.hub, &newer).is_empty());
     assert_eq!(client.produce(&Produce::default()), None);
 }
 
@@ -368,7 +372,7 @@ fn acks_all_is_served_where_nothing_else_is_waited_for() {
     rig.grant(TERMS);
     assert_eq!(client.produce(&all()), None);
     rig.grant(Terms {
-        acknowledges_all: true,
+        accepts_all: true,
         ..TERMS
     });
     assert_eq!(client.produce(&all()), Some((0, 0)));
@@ -378,7 +382,7 @@ fn acks_all_is_served_where_nothing_else_is_waited_for() {
 fn what_a_lease_acknowledges_alone_waits_for_others_when_it_has_ended() {
     let rig = Rig::new();
     let lease = rig.grant(Terms {
-        acknowledges_all: true,
+        accepts_all: true,
         ..TERMS
     });
     let mut client = rig.connect();

@@ -217,7 +217,7 @@ MUTANTS = (
     Mutant(
         "authorization.all-groups-are-listed",
         f"{_API}k16_list_groups.py",
-        "if rights is not None and not rights.might(Operation.DESCRIBE, Resource.GROUP, group_id):",
+        "if is_shown is not None and not is_shown(group_id):",
         "if False:",
         pytest=_told("list groups"),
     ),

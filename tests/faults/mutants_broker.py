@@ -209,15 +209,15 @@ MUTANTS = (
     Mutant(
         "broker.lease-outlives-settings",
         "python/ottla/replication/partition.py",
-        "        acknowledges_all = alone and self.has_enough_replicas and not self.needs_flush\n",
-        "        acknowledges_all = alone and not self.needs_flush\n",
+        "        accepts_all = self.has_enough_replicas and not self.needs_flush\n",
+        "        accepts_all = not self.needs_flush\n",
         pytest=(f"{TERMS}::test_more_replicas_wanted_by_the_topic",),
     ),
     Mutant(
         "broker.lease-acknowledges-before-the-disk",
         "python/ottla/replication/partition.py",
-        "        acknowledges_all = alone and self.has_enough_replicas and not self.needs_flush\n",
-        "        acknowledges_all = alone and self.has_enough_replicas\n",
+        "        accepts_all = self.has_enough_replicas and not self.needs_flush\n",
+        "        accepts_all = self.has_enough_replicas\n",
         pytest=(f"{TERMS}::test_an_answer_that_waits_for_the_disk",),
     ),
     Mutant(

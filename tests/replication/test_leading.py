@@ -100,7 +100,8 @@ class NativeLease:
 
     def allow(self, *_: object, **__: bool) -> None: ...
 
-    def end(self) -> None: ...
+    def end(self) -> list[_core.Unacknowledged]:
+        return []
 
     def advanced(self) -> None: ...
 
@@ -117,7 +118,7 @@ def test_a_lease_ends_before_an_expansion_is_proposed(led: Partition) -> None:
     terms = led.terms()
     assert terms is not None
     assert terms.is_alone
-    led.leased(Lease(led.topic, terms, cast("_core.Lease", NativeLease()), lambda lease: None))
+    led.leased(Lease(led.topic, terms, cast("_core.Lease", NativeLease()), lambda lease: None, [].append))
     seen: list[bool] = []
     led.owner.propose = lambda partition, proposal: seen.append(partition.lease is None)
     leading.want(led, led.in_sync.expansion(2, led.log.high_watermark))

@@ -15,7 +15,7 @@ class Terms:
         *,
         leader_epoch: int,
         is_alone: bool,
-        acknowledges_all: bool,
+        accepts_all: bool,
         everyone_may: bool,
         is_zstd: bool,
     ) -> Self: ...
@@ -32,8 +32,9 @@ class Lease:
         writes: bool = False,
         writes_idempotently: bool = False,
     ) -> None: ...
-    def end(self) -> None: ...  # Fetches that wait under it are answered
-    def advanced(self) -> None: ...  # the high watermark moved
+    # Fetches that wait under it are answered. Returns the Produces that wait for other replicas
+    def end(self) -> list[Unacknowledged]: ...
+    def advanced(self) -> None: ...  # the high watermark moved, or the log was flushed
     def watch(self, is_watched: bool) -> None: ...  # somebody waits for the high watermark: Python ends such turns
 
 @final

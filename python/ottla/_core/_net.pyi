@@ -124,6 +124,8 @@ class Hub:
     def lease(self, topic: str, partition: int, log: Log, terms: Terms, owner: Any) -> Lease: ...
     @property
     def waiting_fetches(self) -> int: ...  # under leases
+    @property
+    def waiting_produces(self) -> int: ...  # for other replicas, under leases
     def lend_session(
         self,
         session: tuple[int, int],  # its number, and the epoch of the next request

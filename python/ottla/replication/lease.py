@@ -9,7 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from ottla import _core
-    from ottla._core import Log
+    from ottla._core import Log, Unacknowledged
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
@@ -19,8 +19,8 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     leader_epoch: int
     #: The high watermark is the end of the log.
     is_alone: bool
-    #: An append is acknowledged when it is written, with acks=all too.
-    acknowledges_all: bool
+    #: acks=all may append: enough replicas are in sync, and no flush is waited for.
+    accepts_all: bool
     #: `compression.type` is zstd: consumers that cannot read that are told so.
     is_zstd: bool
 
@@ -28,9 +28,17 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
 class Lease:
     """What the hub may do with a partition of a topic without asking, until `end`."""
 
-    __slots__ = ("_ended", "_native", "allow", "is_watched", "terms", "topic")
+    __slots__ = ("_ended", "_native", "_wait", "allow", "is_watched", "terms", "topic")
 
-    def __init__(self, topic: str, terms: Terms, native: _core.Lease, ended: Callable[[Lease], object]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        terms: Terms,
+        native: _core.Lease,
+        ended: Callable[[Lease], object],
+        wait: Callable[[Unacknowledged], object],
+    ) -> None:
+        """`ended` is called at the end, and then `wait` with each append that the hub had wait for other replicas."""
         self.topic = topic
         self.terms = terms
         #: Says to the hub that the client of a request may do this, where not everybody may (`_core.Lease.allow`).
@@ -38,14 +46,18 @@ class Lease:
         self.is_watched = False
         self._native = native
         self._ended = ended
+        self._wait = wait
 
     def end(self) -> None:
-        """The hub serves nothing under it any more. Fetches that wait in the hub are answered."""
+        """The hub serves nothing under it any more. Fetches that wait in the hub are answered; Produces wait on, as
+        what the partition has become decides.
+        """
         self._ended(self)
-        self._native.end()
+        for unacknowledged in self._native.end():
+            self._wait(unacknowledged)
 
     def advanced(self) -> None:
-        """The high watermark moved: Fetches that wait in the hub are looked at."""
+        """The high watermark moved, or the log was flushed: what waits in the hub is looked at."""
         self._native.advanced()
 
     def watch(self, is_watched: bool) -> None:

@@ -1,8 +1,9 @@
-"""Produces that were appended under a lease and are not safe at the end of their turn.
+"""Produces that were appended under a lease and wait for what the hub does not know.
 
-Under a lease an append is acknowledged when it is written. If that makes a flush due (`flush.messages`), the answer
-waits for the disk. With acks=all no other replica was in sync; a follower that comes into the ISR between the append
-and the answer, which ends the lease, has to have the append, too.
+Under a lease an append with acks=1 is acknowledged when it is written, and one with acks=all when other replicas have
+it: the hub waits for them (`rust/direct/others.rs`). If the append makes a flush due (`flush.messages`), the answer
+waits for the disk. Where the lease ends before the answer, the append waits on here: this broker may lead no more, or
+have too few replicas in sync, or a follower has come into the ISR that has to have the append, too.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 What `k00_produce` decides about a plain Produce, and `k01_fetch` about a plain Fetch, is the same from one to the next
 until the partition's terms change (`Partition.terms`), or quotas are set. Where there are access rules, it is the same
-for one client until rules change that may concern the topic. So the first plain Produce with acks=0 or 1,
-or the first plain Fetch, grants a lease, and those that follow are served by the hub (`rust/direct`, where a table says
+for one client until rules change that may concern the topic. So the first plain Produce, or the
+first plain Fetch, grants a lease, and those that follow are served by the hub (`rust/direct`, where a table says
 what is plain and where each check is made). A change of the terms ends the lease before anything else can run.
 Everything else, and every error, comes to Python with a lease as without.
 """
@@ -18,9 +18,9 @@ from ottla.errors import InvalidConfig
 from ottla.replication.lease import Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Callable, Set
 
-    from ottla._core import Hub
+    from ottla._core import Hub, Unacknowledged
     from ottla.replication.partition import Partition
 
 #: `OTTLA_LEASES=off` has Python decide about every request, for tests, and to look for a fault.
@@ -45,9 +45,14 @@ class Leases:
         #: Writes what the hub appended in this turn; then `answer` is to be called. The owners of what was written are
         #: the partitions. The hub itself ends turns in which Python has no part, and of which nobody there has to hear.
         self.write = hub.write_leased
-        #: Answers what the hub appended in this turn, each batch by whether it was written. Returns those that wait for
-        #: other replicas by now.
+        #: Answers what the hub appended in this turn, each batch by whether it was written. Returns those that wait and
+        #: that the hub does not look after.
         self.answer = hub.answer_leased
+        self._wait: Callable[[Unacknowledged], object] = _nobody
+
+    def hand_over_to(self, wait: Callable[[Unacknowledged], object]) -> None:
+        """Has `wait` called with each append that waits for other replicas when its lease ends."""
+        self._wait = wait
 
     def grant(self, partition: Partition) -> None:
         """Lets the hub serve a partition until its terms change, if it may be served so at all."""
@@ -61,13 +66,13 @@ class Leases:
             Terms(
                 leader_epoch=terms.leader_epoch,
                 is_alone=terms.is_alone,
-                acknowledges_all=terms.acknowledges_all,
+                accepts_all=terms.accepts_all,
                 everyone_may=self._everyone_may,
                 is_zstd=terms.is_zstd,
             ),
             partition,
         )
-        lease = Lease(partition.topic, terms, native, self._ended)
+        lease = Lease(partition.topic, terms, native, self._ended, self._wait)
         self._granted.setdefault(partition.topic, {})[lease] = partition
         partition.leased(lease)
 
@@ -107,6 +112,10 @@ class Leases:
     def _end_all(self) -> None:
         for topic in tuple(self._granted):
             self.end_of(topic)
+
+
+def _nobody(unacknowledged: Unacknowledged) -> None:
+    raise RuntimeError("an append waits, and nobody was named who waits for it")
 
 
 def _are_on() -> bool:

@@ -177,9 +177,8 @@ class Partition(Leased):
         """What a lease would know of the partition now. None if it may have none."""
         if not self.is_leader or self.is_offline or self.is_internal:
             return None
-        alone = self.is_alone
-        acknowledges_all = alone and self.has_enough_replicas and not self.needs_flush
-        return Terms(self.log, self.leader_epoch, alone, acknowledges_all, self.compression_type == "zstd")
+        accepts_all = self.has_enough_replicas and not self.needs_flush
+        return Terms(self.log, self.leader_epoch, self.is_alone, accepts_all, self.compression_type == "zstd")
 
     def leased(self, lease: Lease) -> None:
         """The hub may serve the partition until the terms change."""
@@ -373,12 +372,16 @@ class Partition(Leased):
         if self.alone_from != DISK_HAS_IT:
             self.advance_high_watermark()
         self.settle_produces()
+        if self.lease is not None:
+            self.lease.advanced()
 
     def flush_failed(self) -> None:
         """A flush of the log failed, and its directory is still in use: nobody knows when the next one succeeds."""
         if self.alone_from != DISK_HAS_IT:
             # The next look has the log flushed again.
             self.change(alone_from=None)
+        # With those that wait in the hub.
+        self.end_lease()
         produces, self.waiting_produces = self.waiting_produces, None
         if produces:
             produces.end(self, StorageError.code, self._safe_end(), self._safe_code())
@@ -390,8 +393,11 @@ class Partition(Leased):
         is NotEnoughReplicasAfterAppend if too few replicas are in sync by then.
 
         True if the caller must start a flush. A recognised duplicate waits for the original's last offset in the same
-        way.
+        way. Where this broker leads no more the error is NotLeaderOrFollower, at once.
         """
+        if not self.is_leader:
+            done(NotLeaderOrFollower.code)
+            return False
         # Looked at once, since other threads flush, too. What is not on disk at this look waits for a flush that the
         # caller starts; nobody may be told of one that ends meanwhile.
         is_on_disk = last_offset < self._disk_end()

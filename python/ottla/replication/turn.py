@@ -18,7 +18,7 @@ from ottla.net.guard import failed
 from ottla.replication.leased_produces import LeasedProduce
 
 if TYPE_CHECKING:
-    from ottla._core import Written
+    from ottla._core import Unacknowledged, Written
     from ottla.replication.delayed import Deadlines
     from ottla.replication.leases import Leases
     from ottla.replication.partition import Partition
@@ -46,6 +46,7 @@ class Turn:
         self._leases = leases
         self._deadlines = deadlines
         self._write_leased = leases.write
+        leases.hand_over_to(self._wait)
         self._waiting: list[AtEnd] = []
         #: Calls an `AtEnd` at the end of the turn, once.
         self.at_end = self._waiting.append
@@ -83,10 +84,13 @@ class Turn:
 
     def _answer_leased(self) -> None:
         for unacknowledged in self._leases.answer():
-            try:
-                LeasedProduce(unacknowledged).begin(self._replicas, self._deadlines)
-            except BaseException as error:
-                failed("a Produce whose lease ended in its turn", error)
+            self._wait(unacknowledged)
+
+    def _wait(self, unacknowledged: Unacknowledged) -> None:
+        try:
+            LeasedProduce(unacknowledged).begin(self._replicas, self._deadlines)
+        except BaseException as error:
+            failed("a Produce whose lease has ended", error)
 
     def _written(self, partition: Partition, written: Written, lost: Lost) -> None:
         unwritten = written.unwritten

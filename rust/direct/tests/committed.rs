@@ -211,7 +211,7 @@ fn who_waits_for_a_marker_is_answered_when_the_lease_or_its_time_ends() {
     let asked = waiting(0);
     client.send(FETCH, asked.version, &asked.body());
     rig.wait_for_waiting(1);
-    rig.direct.end(&rig.hub, &lease);
+    assert!(rig.direct.end(&rig.hub, &lease).is_empty());
     assert_eq!(client.hears(&asked), Some(nothing()));
 }
 

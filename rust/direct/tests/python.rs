@@ -28,7 +28,8 @@ pub fn serve(direct: &Direct<&'static str>, hub: &Shared, python: &Python) {
                     python.handed_on.fetch_add(1, Ordering::AcqRel);
                     check_unchanged(&incoming);
                     if let Some(lease) = python.to_end.lock().take() {
-                        direct.end(hub, &lease);
+                        let waiting = direct.end(hub, &lease);
+                        python.unacknowledged.lock().extend(waiting);
                     }
                     if let Some((lease, client, rights)) = python.to_allow.lock().take() {
                         incoming.origin.number(client);
@@ -44,7 +45,7 @@ pub fn serve(direct: &Direct<&'static str>, hub: &Shared, python: &Python) {
                         let lease = written.lease;
                         assert_eq!(lease.owner, "owner");
                         // Of the partition, whatever became of the lease; but who may have none has others in sync.
-                        let is_alone = !direct.leases.is_empty();
+                        let is_alone = lease.terms.is_alone && !direct.leases.is_empty();
                         if is_alone && lease.log.advance_high_watermark() {
                             let leases = direct.leases.all();
                             leases.iter().for_each(|one| direct.advanced(hub, one));

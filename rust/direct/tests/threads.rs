@@ -208,7 +208,7 @@ fn an_append_waits_for_no_other_partition() {
     }
     // Nor does the end of the lease.
     let lease = two.rig.direct.leases.get(TOPIC.as_bytes(), 0).unwrap();
-    two.rig.direct.end(&two.rig.hub, &lease);
+    assert!(two.rig.direct.end(&two.rig.hub, &lease).is_empty());
     assert_eq!((two.rig.handed_on(), two.rig.turns()), (0, 0));
     first.go_on();
     assert_eq!(one.produced(8), Some((0, 1)));

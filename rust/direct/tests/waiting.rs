@@ -46,7 +46,7 @@ fn fetches_wait_for_records_for_their_time_and_for_the_end_of_the_lease() {
     assert_eq!(client.fetch(&waits(10)), Some((0, 0)));
     client.send(FETCH, 12, &waits(600_000).body());
     rig.wait_for_waiting(1);
-    rig.direct.end(&rig.hub, &lease);
+    assert!(rig.direct.end(&rig.hub, &lease).is_empty());
     assert_eq!(client.fetched(&waits(0)), Some((0, 0)));
     let lease = rig.grant(TERMS);
     client.send(FETCH, 12, &waits(600_000).body());
@@ -88,7 +88,7 @@ fn nobody_waits_under_a_lease_that_has_ended() {
     rig.wait_for_waiting(1);
     // As a thread that has found the lease, while another one ends it.
     let fetch = again(&lease.line.remove(1).unwrap());
-    rig.direct.end(&rig.hub, &lease);
+    assert!(rig.direct.end(&rig.hub, &lease).is_empty());
     let wait = Duration::from_secs(600);
     assert!(!rig.direct.park(&rig.hub, fetch, wait, None));
 }
@@ -110,7 +110,7 @@ fn no_record_and_no_waiting_fetch_is_lost_between_threads() {
                 lease.watch(true);
                 rig.direct.advanced(&rig.hub, &lease);
                 lease.watch(false);
-                rig.direct.end(&rig.hub, &lease);
+                assert!(rig.direct.end(&rig.hub, &lease).is_empty());
                 rig.grant(TERMS);
                 thread::yield_now();
             }

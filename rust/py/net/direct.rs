@@ -22,18 +22,18 @@ pub struct Terms(direct::Terms);
 #[pymethods]
 impl Terms {
     #[new]
-    #[pyo3(signature = (*, leader_epoch, is_alone, acknowledges_all, everyone_may, is_zstd))]
+    #[pyo3(signature = (*, leader_epoch, is_alone, accepts_all, everyone_may, is_zstd))]
     fn new(
         leader_epoch: i32,
         is_alone: bool,
-        acknowledges_all: bool,
+        accepts_all: bool,
         everyone_may: bool,
         is_zstd: bool,
     ) -> Self {
         Self(direct::Terms {
             leader_epoch,
             is_alone,
-            acknowledges_all,
+            accepts_all,
             everyone_may,
             is_zstd,
         })
@@ -86,8 +86,8 @@ impl Lease {
             .allow(client, has.fold(0, |rights, (_, one)| rights | one));
     }
 
-    fn end(&self) {
-        self.direct.end(&self.hub, &self.lease);
+    fn end(&self, py: Python<'_>) -> PyResult<Vec<Unacknowledged>> {
+        unacknowledged(py, &self.hub, self.direct.end(&self.hub, &self.lease))
     }
 
     fn advanced(&self) {
@@ -131,8 +131,15 @@ pub fn answer(
     hub: &Shared,
     turn: &mut Turn,
 ) -> PyResult<Vec<Unacknowledged>> {
-    let waiting = direct.answer(hub, turn).into_iter();
-    let waiting = waiting.map(|one| {
+    unacknowledged(py, hub, direct.answer(hub, turn))
+}
+
+fn unacknowledged(
+    py: Python<'_>,
+    hub: &Shared,
+    waiting: Vec<direct::Appended<Py<PyAny>>>,
+) -> PyResult<Vec<Unacknowledged>> {
+    let waiting = waiting.into_iter().map(|one| {
         Ok(Unacknowledged {
             hub: Arc::clone(hub),
             owner: one.lease.owner.clone_ref(py),

@@ -249,6 +249,11 @@ impl Hub {
         self.direct.waiting()
     }
 
+    #[getter]
+    fn waiting_produces(&self) -> usize {
+        self.direct.waiting_produces()
+    }
+
     fn write_leased(&self, py: Python<'_>) -> PyResult<Vec<Written>> {
         direct::written(py, &self.direct, &mut *self.turn()?)
     }

@@ -32,8 +32,9 @@ PRODUCE_FUNCTIONS = (k00_produce.handle, k00_produce._serve)
 #: What these ask in their conditions, and the row of the table that it belongs to. None: it decides
 #: nothing about who may do what, but how a Produce that passed goes on.
 PRODUCE_ASKS = {
-    "acks": "acks is 0 or 1; or all, where nothing but the append is waited for",
-    "ACKS_ALL": "acks is 0 or 1; or all, where nothing but the append is waited for",
+    "acks": "acks is 0 or 1; or all, where no flush is waited for",
+    "needs_flush": "acks is 0 or 1; or all, where no flush is waited for",
+    "ACKS_ALL": "acks is 0 or 1; or all, where no flush is waited for",
     "version": "version is 3 or later",
     "BATCHES_SINCE": "version is 3 or later",
     "len": "one partition",

@@ -47,7 +47,7 @@ async def is_asked(one: One, conversation: Callable[[Client], Any]) -> bool:
 async def test_more_replicas_wanted_by_the_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with started(tmp_path, monkeypatch, **{"log.flush.on.acks.all": "false"}) as one:
         partition = await leased(one, "t")
-        assert partition.lease.terms.acknowledges_all
+        assert partition.lease.terms.accepts_all
         await one.talk(lambda client: client.alter_topic("t", {"min.insync.replicas": "2"}))
         await comes_true("the setting", lambda: partition.min_insync_replicas == 2)
         assert partition.lease is None

@@ -79,7 +79,7 @@ async def stand(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[St
         await one.broker.replicas.apply("t", {0: led})
         await one.talk(lambda client: [produce(client, "t", b"old") for _ in range(3)])
         assert partition.lease is not None
-        assert partition.lease.terms.acknowledges_all
+        assert partition.lease.terms.accepts_all
         port = one.broker.addresses.listening[0].port
         clients = [await trio.to_thread.run_sync(Client.connect, "127.0.0.1", port) for _ in range(2)]
         for client in clients:

@@ -112,7 +112,7 @@ def _serve(
     results = DelayedProduce(rooms, acks, timeout_ms, answer, all_appended)
     verified = verify(rooms, produce, start, asked) if produce.is_transactional else None
     rights = call.rights
-    is_plain = acks != ACKS_ALL and len(produce) == 1 and verified is None and call.version >= BATCHES_SINCE
+    is_plain = len(produce) == 1 and verified is None and call.version >= BATCHES_SINCE
     for index, (topic, number, has_records) in enumerate(asked):
         if rights is not None and not rights.may(Operation.WRITE, Resource.TOPIC, topic):
             results.settle(ProduceRow(TopicAuthorizationFailed.code))
@@ -148,7 +148,7 @@ def _serve(
         except KafkaError as refused:
             results.refuse(partition, refused)
             continue
-        if partition.lease is None and is_plain:
+        if partition.lease is None and is_plain and (acks != ACKS_ALL or not partition.needs_flush):
             # The next ones are like this one.
             rooms.leases.grant(partition)
         if rights is not None and partition.lease is not None and verified is None:

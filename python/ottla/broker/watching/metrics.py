@@ -224,6 +224,7 @@ def _quantiles(name: str, values: Iterable[float], divisor: int) -> Iterator[Row
 def _waiting(broker: WatchedRooms) -> Iterator[Told]:
     counts = broker.deadlines.purgatories()
     counts["Fetch"] += broker.server.hub.waiting_fetches
+    counts["Produce"] += broker.server.hub.waiting_produces
     rows = [({"delayedOperation": name}, counts[name]) for name in OPERATIONS]
     yield f.PURGATORY, rows
     yield f.PURGATORY_DELAYED, rows
