@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.errors import NotLeaderOrFollower
 from ottla.replication import leading
 from ottla.replication.in_sync import DISK_HAS_IT, Proposal, left_alone
 from ottla.replication.partition import Partition
@@ -117,3 +118,10 @@ def test_who_waits_for_a_follower_that_does_not_join_waits_for_the_disk(
     assert led.log.high_watermark == 3
     is_flushed(led)
     assert (led.log.high_watermark, answers) == (4, [0])
+
+
+def test_what_is_appended_where_this_broker_leads_no_more_fails_at_once(led: Partition) -> None:
+    answers: list[int] = []
+    led.resign()
+    assert not led.wait_durable(2, answers.append)
+    assert answers == [NotLeaderOrFollower.code]
