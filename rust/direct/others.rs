@@ -1,9 +1,9 @@
 //! Produces with acks=all that wait for other replicas, under the lease of their append.
 //!
 //! Nothing is kept of a request but its ticket and what was appended. Python moves the high watermark when followers
-//! fetch, and tells the lease ([`Direct::advanced`]): the Produces below it are answered. Enough replicas are in sync as
-//! long as the lease holds, so the answer is no error. What still waits when the lease ends goes to Python, which knows
-//! what has changed: for some it is that this broker leads no more, for others that too few are in sync.
+//! fetch, and tells the lease ([`Direct::advanced`]): the Produces below it are answered. Enough replicas are in sync
+//! as long as the lease holds, so the answer is no error. Those that still wait when the lease ends go to Python, which
+//! knows what has changed: this broker leads no more, or too few are in sync.
 //!
 //! They have one deadline a lease, for the first of them whose time is over. The time at which it is met is never later
 //! than that; if it is earlier, the lease is looked at again.

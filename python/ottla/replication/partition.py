@@ -22,7 +22,6 @@ from ottla.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
-    OffsetOutOfRange,
     StorageError,
     UnknownLeaderEpoch,
 )
@@ -276,17 +275,6 @@ class Partition(Leased):
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
             return FencedLeaderEpoch.code if current_leader_epoch < self.leader_epoch else UnknownLeaderEpoch.code
         return 0 if self.is_leader or (or_follower and self.is_following) else NotLeaderOrFollower.code
-
-    def diverging_epoch(self, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:
-        """(epoch, end offset) where the log of a reader ends to be this one: it has read up to `offset`, and its last
-        record has the epoch `last_fetched_epoch`. None if all it has is here too.
-
-        Raises OffsetOutOfRange for an epoch that this log knows nothing of.
-        """
-        epoch, end_offset = self.log.epoch_end_offset(last_fetched_epoch)
-        if epoch < 0 or end_offset < 0:
-            raise OffsetOutOfRange(f"{self}: epoch {last_fetched_epoch} of the last fetched record is unknown here")
-        return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
 
     @property
     def isr(self) -> tuple[int, ...]:

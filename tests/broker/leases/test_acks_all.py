@@ -76,7 +76,7 @@ class Stand:
         await self.one.talk(lambda client: client.call(FETCH, request, 12))
 
     async def apply(self, **changes: Any) -> None:
-        """What the controller says, with a newer leader epoch."""
+        """The controller says so, with a newer leader epoch."""
         state = self.partition.state
         assert state is not None
         changed = msgspec.structs.replace(state, leader_epoch=state.leader_epoch + 1, **changes)

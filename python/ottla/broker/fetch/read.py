@@ -15,6 +15,7 @@ from ottla.broker.fetch.result import FetchResult, failed
 from ottla.errors import (
     KafkaError,
     NotLeaderOrFollower,
+    OffsetOutOfRange,
     StorageError,
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
@@ -205,16 +206,22 @@ class Reading:
 
 
 def _diverging(partition: Partition, asked: PartitionToRead) -> FetchRow | None:
-    """The row for a reader whose log parts from this one; None if it does not."""
-    diverging = partition.diverging_epoch(asked.last_fetched_epoch, asked.offset)
-    if diverging is None:
+    """The row for a reader whose log parts from this one, with the epoch and the offset where it ends to be this one;
+    None if all that the reader has is here too.
+
+    Raises OffsetOutOfRange for an epoch that the log knows nothing of.
+    """
+    log, last = partition.log, asked.last_fetched_epoch
+    epoch, end_offset = log.epoch_end_offset(last)
+    if epoch < 0 or end_offset < 0:
+        raise OffsetOutOfRange(f"{partition}: epoch {last} of the last fetched record is unknown here")
+    if epoch >= last and end_offset >= asked.offset:
         return None
-    log = partition.log
     return FetchRow(
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.start_offset,
-        diverging_epoch=diverging,
+        diverging_epoch=(epoch, end_offset),
     )
 
 
