@@ -45,7 +45,7 @@ $(STAMPS)/maturin: $(STAMPS)/venv requirements.lock
 requirements = $$($(BIN)/python -c 'import sys, tomllib; \
 	project = tomllib.load(open("pyproject.toml", "rb"))["project"]; extras = project["optional-dependencies"]; \
 	print(*project["dependencies"], *(name for extra in sys.argv[1:] for name in extras[extra]))' $(1))
-EXTRAS := spark plot metrics passwords pipelines delta iceberg
+EXTRAS := spark plot metrics passwords pipelines tables
 EMPTY :=
 COMMA := ,
 

@@ -3,6 +3,9 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,14 +39,38 @@ def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     return folder
 
 
-def run(environment: Path, *arguments: str) -> str:
-    without_rust = {**os.environ, "PATH": f"{environment / 'bin'}:/usr/bin:/bin", "HOME": str(environment)}
+def surroundings(environment: Path, **others: str) -> dict[str, str]:
+    """The variables of a process that finds the environment's programs and no other: no compiler, no Java, no Spark."""
+    hidden = ("PYTHON", "SPARK", "JAVA", "CARGO", "OTTLA")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    return {**kept, "PATH": str(environment / "bin"), "HOME": str(environment), **others}
+
+
+def attempt(environment: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [environment / "bin" / arguments[0], *arguments[1:]]
-    done = subprocess.run(
-        command, env=without_rust, cwd=environment, capture_output=True, text=True, timeout=PATIENCE_S
+    variables = surroundings(environment, **variables)
+    return subprocess.run(
+        command, env=variables, cwd=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
+
+
+def run(environment: Path, *arguments: str, **variables: str) -> str:
+    done = attempt(environment, *arguments, **variables)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@contextmanager
+def serving(environment: Path, data: str) -> Iterator[str]:
+    """HOST:PORT of a broker of the environment, which is told to stop in the end, and ends with 0."""
+    serve = [environment / "bin/ottla", "serve", "--data-dir", environment / data, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(serve, env=surroundings(environment), stdout=subprocess.PIPE, text=True) as broker:
+        try:
+            assert broker.stdout is not None
+            yield broker.stdout.readline().split()[-1]
+        finally:
+            broker.terminate()
+        assert broker.wait(PATIENCE_S) == 0
 
 
 def test_the_command_runs(environment: Path) -> None:
@@ -97,17 +124,84 @@ with ottla.Cluster(2) as cluster:
 
 
 def test_a_broker_and_its_clients_run(environment: Path) -> None:
-    serve = [environment / "bin/ottla", "serve", "--data-dir", environment / "data", "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as broker:
-        try:
-            assert broker.stdout is not None
-            address = broker.stdout.readline().split()[-1]
-            to = ("--bootstrap-server", address)
-            (environment / "lines").write_text("one\ntwo\n")
-            assert "created" in run(environment, "ottla", "topic", "create", "lines", *to)
-            run(environment, "ottla", "produce", "lines", "lines", *to)
-            read = run(environment, "ottla", "consume", "lines", "--from-beginning", "--until-end", *to)
-            assert read.splitlines() == ["one", "two"]
-        finally:
-            broker.terminate()
-        assert broker.wait(PATIENCE_S) == 0
+    with serving(environment, "data") as address:
+        to = ("--bootstrap-server", address)
+        (environment / "lines").write_text("one\ntwo\n")
+        assert "created" in run(environment, "ottla", "topic", "create", "lines", *to)
+        run(environment, "ottla", "produce", "lines", "lines", *to)
+        read = run(environment, "ottla", "consume", "lines", "--from-beginning", "--until-end", *to)
+        assert read.splitlines() == ["one", "two"]
+
+
+FIRST_RECORD = """
+import sys, confluent_kafka
+server = {"bootstrap.servers": sys.argv[1]}
+producer = confluent_kafka.Producer(server)
+producer.produce("first", b"value", b"key")
+assert producer.flush(60) == 0
+consumer = confluent_kafka.Consumer({**server, "group.id": "readers", "auto.offset.reset": "earliest"})
+consumer.subscribe(["first"])
+record = consumer.poll(60)
+print(record.key(), record.value(), record.offset())
+consumer.close()
+"""
+
+
+@pytest.mark.clients
+def test_the_first_record_through_confluent_kafka(environment: Path) -> None:
+    """Beside the wheel's environment and not in it: the other tests see what the wheel brings."""
+    pip = [sys.executable, "-m", "pip", "--python", environment / "bin/python", "install", "--quiet"]
+    subprocess.run([*pip, "--target", environment / "client", "--only-binary", ":all:", "confluent-kafka"], check=True)
+    began = time.monotonic()
+    with serving(environment, "first") as address:
+        client = {"PYTHONPATH": str(environment / "client")}
+        assert run(environment, "python", "-c", FIRST_RECORD, address, **client) == "b'key' b'value' 0\n"
+        print(f"from `ottla serve` to the first record: {time.monotonic() - began:.1f} s")
+
+
+def test_the_help_of_all_commands_needs_no_extra(environment: Path) -> None:
+    script = """
+import click
+from click.testing import CliRunner
+from ottla.cli.main import ottla
+
+def show(names, command):
+    done = CliRunner().invoke(ottla, [*names, "--help"])
+    assert done.exit_code == 0 and done.output.startswith("Usage: "), (names, done.output, done.exception)
+    print(*names)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            show([*names, name], command.get_command(click.Context(command), name))
+
+show([], ottla)
+"""
+    shown = run(environment, "python", "-c", script).splitlines()
+    assert {"serve", "topic create", "pipeline run", "mirror"} <= set(shown)
+
+
+@pytest.mark.parametrize(
+    ("extra", "arguments"),
+    [
+        ("metrics", "serve --data-dir lacking --listen 127.0.0.1:0 --metrics-port 0"),
+        ("security", "serve --data-dir lacking --listen 127.0.0.1:0 --dev-security"),
+        ("pipelines", "pipeline list"),
+        ("pipelines", "pipeline example audit"),
+    ],
+)
+def test_a_command_that_lacks_an_extra_says_how_to_install_it(environment: Path, extra: str, arguments: str) -> None:
+    done = attempt(environment, "ottla", *arguments.split())
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith(f"pip install 'ottla[{extra}]'")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("extra", "program"),
+    [
+        ("arrow", "from ottla import records; records.arrow_schema()"),
+        ("spark", "from ottla.spark import session; session()"),
+    ],
+)
+def test_a_module_that_lacks_an_extra_says_how_to_install_it(environment: Path, extra: str, program: str) -> None:
+    said = attempt(environment, "python", "-c", program).stderr
+    assert said.splitlines()[-1].endswith(f"pip install 'ottla[{extra}]'")

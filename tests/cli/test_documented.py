@@ -3,6 +3,7 @@
 import dataclasses
 import pkgutil
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -168,13 +169,17 @@ def test_nothing_is_excepted_that_no_page_names() -> None:
     assert {*OF_CLIENTS, *ELSEWHERE} - named - {name.removeprefix("kafka.") for name in named} == set()
 
 
+EXTRAS = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
 def test_commands_in_texts_of_the_code_exist() -> None:
     for file in sorted((PROJECT / "python").rglob("*.py")):
         for text in shown.texts(file.read_text()):
             for span in shown.spans(text):
                 if (arguments := shown.named(span)) is not None:
                     assert shown.fault(arguments, is_typed=False) is None, file
-            assert "ottla[" not in text, f"{file}: there is no such package to install"
+            for extra in re.findall(r"ottla\[(\w+)\]", text):
+                assert extra in EXTRAS, f"{file}: there is no extra {extra}"
 
 
 @pytest.mark.parametrize(

@@ -137,5 +137,5 @@ def test_a_format_whose_package_is_missing_names_its_extra(
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.delitem(sys.modules, f"ottla.pipelines.tables.{kind}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(PipelineError, match=rf"format '{kind}': this needs the package {package}.* extra '{kind}'"):
+    with pytest.raises(PipelineError, match=rf"format '{kind}': this needs the package {package}.* 'ottla\[tables\]'"):
         open_table(kind, tmp_path)

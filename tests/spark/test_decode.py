@@ -106,5 +106,5 @@ def test_without_fastavro_the_extra_is_named(tmp_path: Path, monkeypatch: pytest
 
     (tmp_path / "schema.avsc").write_text('"int"')
     monkeypatch.setitem(sys.modules, "fastavro", None)
-    with pytest.raises(ImportError, match=r"needs the package fastavro, .* of the extra 'avro'"):
+    with pytest.raises(ImportError, match=r"needs the package fastavro, .*pip install 'ottla\[schema\]'"):
         decode.avro("value", tmp_path / "schema.avsc")

@@ -69,7 +69,9 @@ async def each_of(names: Iterable[str], doing: str, work: Callable[[str], Awaita
 
 def without(missing: ModuleNotFoundError) -> str:
     """What to say where a package of the extra `pipelines` is not there."""
-    return f"this needs the package {missing.name}, which is not installed; it is one of the extra 'pipelines'"
+    from ottla.extras import lacking
+
+    return lacking(missing.name, "pipelines")
 
 
 def words(error: Exception) -> str:

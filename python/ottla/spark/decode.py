@@ -126,7 +126,7 @@ def _parsed(text: str, path: str | Path) -> Any:
         import fastavro
     except ImportError:
         raise ImportError(
-            "Avro needs the package fastavro, which is not installed (it is one of the extra 'avro'), or Spark's own "
+            "Avro needs the package fastavro, which is not installed (pip install 'ottla[schema]'), or Spark's own "
             "package spark-avro"
         ) from None
     try:

@@ -334,7 +334,7 @@ def test_a_missing_package_is_said_with_its_extra(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MISSING, str(tmp_path / "data")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 1
-    missing = "this needs the package h11, which is not installed; it is one of the extra 'metrics'"
+    missing = "this needs the package h11, which is not installed: pip install 'ottla[metrics]'"
     assert missing in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -15,7 +15,7 @@ def open_table(kind: Format, location: Path) -> Table:
     """
     location.mkdir(parents=True, exist_ok=True)
     try:
-        with extra(kind):
+        with extra("tables"):
             if kind == "delta":
                 from ottla.pipelines.tables.delta import Delta
 
