@@ -279,7 +279,11 @@ $(STAMPS)/bench-tools: $(STAMPS)/test-tools clients-tools
 
 WHEEL_PROFILE := release
 DIST := dist
+COMMIT := python/ottla/commit.txt
+# The commit is a file of the wheel: if it were compiled in, all of Rust would be compiled after each commit.
 wheel: $(STAMPS)/maturin ## an abi3 wheel in dist/
+	@trap 'rm -f $(COMMIT)' EXIT; \
+	git describe --always --exclude='*' --abbrev=8 --dirty > $(COMMIT) 2> /dev/null || echo unknown > $(COMMIT); \
 	$(MATURIN) build --quiet --profile $(WHEEL_PROFILE) --locked --out $(DIST)
 
 clean: ## remove what was built

@@ -1,6 +1,7 @@
 """The wheel, as a user without Rust gets it: in an empty environment, with no compiler in reach."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -75,6 +76,14 @@ def serving(environment: Path, data: str) -> Iterator[str]:
 
 def test_the_command_runs(environment: Path) -> None:
     assert "serve" in run(environment, "ottla", "--help")
+
+
+def test_it_says_which_commit_it_is_of(environment: Path) -> None:
+    describe = ["git", "describe", "--always", "--exclude=*", "--abbrev=8"]
+    known = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True).stdout.strip() or "unknown"
+    assert re.fullmatch(
+        rf"ottla \S+ \(commit {known}(-dirty)?, (quick|release)\)\n", run(environment, "ottla", "--version")
+    )
 
 
 def test_the_library_writes_and_reads(environment: Path) -> None:

@@ -24,6 +24,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     // A debug build is ten times slower: benchmarks and users must be able to tell.
     module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
+    // The name of cargo's profile, from rust/build.rs.
+    module.add("BUILD_PROFILE", env!("OTTLA_PROFILE"))?;
     panics::register();
     records::register(module)?;
     log::register(module)?;

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 import pytest
 
-import ottla
 from ottla.cli._errors import explained
 from ottla.cli.main import ottla as command
 from ottla.errors import InvalidConfig, RequestTimedOut, UnknownTopicOrPartition
@@ -29,11 +28,6 @@ def test_each_file_is_a_command(ottla: Ottla) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_explains_itself(ottla: Ottla, name: str) -> None:
     assert ottla(name, "--help").out.startswith(f"Usage: ottla {name} ")
-
-
-def test_version() -> None:
-    done = subprocess.run([sys.executable, "-m", "ottla", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"ottla {ottla.__version__}\n"
 
 
 def test_an_unknown_command_names_the_nearest(ottla: Ottla) -> None:

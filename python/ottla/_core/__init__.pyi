@@ -21,3 +21,4 @@ from ottla._core._wire import *
 
 __version__: str
 DEBUG_BUILD: bool
+BUILD_PROFILE: str

@@ -48,8 +48,23 @@ class Commands(click.Group):
             raise click.UsageError(error.message.removesuffix(".") + found, context) from None
 
 
+def _show_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from ottla.cli._version import line
+
+        click.echo(line())
+        context.exit()
+
+
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="ottla", message="ottla %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version, the commit and the build profile, and exit.",
+)
 def ottla() -> None:
     """A commit-log broker that is byte-compatible with Apache Kafka, and its tools."""
 
