@@ -24,7 +24,7 @@ CHECKED := cargo --config profile.quick.package.ottla-core.opt-level=0 \
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint deny fmt wheel clean
+.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint deny fmt wheel licences clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -285,6 +285,9 @@ wheel: $(STAMPS)/maturin ## an abi3 wheel in dist/
 	@trap 'rm -f $(COMMIT)' EXIT; \
 	git describe --always --exclude='*' --abbrev=8 --dirty > $(COMMIT) 2> /dev/null || echo unknown > $(COMMIT); \
 	$(MATURIN) build --quiet --profile $(WHEEL_PROFILE) --locked --out $(DIST)
+
+licences: ## THIRD-PARTY-LICENSES.txt, of the crates that are compiled into a wheel
+	$(PYTHON) packaging/licences.py > THIRD-PARTY-LICENSES.txt
 
 clean: ## remove what was built
 	rm -rf target $(VENV) .venvs $(STAMPS) dist

@@ -14,6 +14,7 @@ BIN = Path(sys.executable).parent
 #: The beginning of a file's name, the longest that fits, and the tests for such files.
 ROOMS = {
     "benches/": ["tests/benches/test_rounds.py"],
+    "packaging/": ["tests/packaging"],
     "python/ottla/": ["tests/test_package.py"],
     "python/ottla/bench/": ["tests/benches"],
     "python/ottla/broker/": [

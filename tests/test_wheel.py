@@ -86,6 +86,44 @@ def test_it_says_which_commit_it_is_of(environment: Path) -> None:
     )
 
 
+def test_it_has_types_licences_and_nothing_of_the_work_tree(environment: Path) -> None:
+    files = set(run(environment, "python", "-c", METADATA_FILES).splitlines())
+    packages = ("ottla", "pyspark_ottla", "pytest_ottla")
+    assert {f"{name}/py.typed" for name in packages} <= files
+    assert {path.relative_to(ROOT / "python").as_posix() for path in (ROOT / "python").rglob("*.pyi")} <= files
+    of_metadata = {name.partition(".dist-info/")[2] for name in files if ".dist-info/" in name}
+    assert {"licenses/LICENSE", "licenses/THIRD-PARTY-LICENSES.txt", "entry_points.txt"} <= of_metadata
+    others = {name for name in files if not name.startswith((*(f"{each}/" for each in packages), "ottla-"))}
+    assert others == {"../../../bin/ottla"}
+    assert {Path(name).suffix for name in files - others} <= {
+        "",
+        ".json",
+        ".py",
+        ".pyc",
+        ".pyi",
+        ".so",
+        ".txt",
+        ".typed",
+    }
+
+
+METADATA_FILES = "import importlib.metadata as m; print(*m.files('ottla'), sep='\\n')"
+METADATA = """
+import importlib.metadata as m
+told = m.metadata("ottla")
+for name in ("Name", "Version", "Summary", "License-Expression", "Requires-Python", "Author", "Keywords"):
+    assert told[name], name
+assert "Typing :: Typed" in told.get_all("Classifier")
+assert told.get_payload().startswith("# Ottla")
+bounded = [each for each in m.requires("ottla") if "extra ==" not in each]
+assert len(bounded) == 5 and all("<" in each and ">=" in each for each in bounded), bounded
+"""
+
+
+def test_its_metadata_are_complete(environment: Path) -> None:
+    run(environment, "python", "-c", METADATA)
+
+
 def test_the_library_writes_and_reads(environment: Path) -> None:
     script = """
 from ottla.log import Log

@@ -39,7 +39,7 @@ PLACES = {
 
 def files(root: Path = ROOT) -> list[File]:
     """Whatever is written by hand or shown to people, in the order of its names."""
-    folders = [root / name for name in ("python", "rust", "tests", "benches", "docs")]
+    folders = [root / name for name in ("python", "rust", "tests", "benches", "docs", "packaging")]
     paths = [*root.glob("*.md"), *(path for folder in folders for path in folder.rglob("*"))]
     kept = [path for path in paths if path.suffix in (".py", ".pyi", ".rs", ".md") and path.is_file()]
     return [File(path.relative_to(root), path.read_text()) for path in sorted(kept)]
