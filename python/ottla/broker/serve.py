@@ -31,19 +31,28 @@ class Started(Protocol):
         """HOST:PORT of the first listener."""
 
 
-def serve(config: BrokerConfig, ready: Callable[[Started], None], *, adopt: bool = False) -> None:
+def serve(
+    config: BrokerConfig,
+    ready: Callable[[Started], None],
+    *,
+    adopt: bool = False,
+    stopping: Callable[[], None] = lambda: None,
+) -> None:
     """Runs one broker until SIGTERM or SIGINT, then stops it cleanly: others lead, what was read is finished, logs are
     flushed, the clean-shutdown marker is written. A second signal ends the wait for others, and nothing else.
 
-    `ready(broker)` is called once, when it serves. `adopt`: topics are made from logs whose tree is lost.
+    `ready(broker)` is called once, when it serves, and `stopping()` when it begins to stop after that. `adopt`: topics
+    are made from logs whose tree is lost.
 
     Raises OSError if an address or directory cannot be had, KafkaError if another process has the directory or it
     belongs to another cluster, ConfigError for settings that cannot work.
     """
-    trio.run(_serve, config, ready, adopt)
+    trio.run(_serve, config, ready, adopt, stopping)
 
 
-async def _serve(config: BrokerConfig, ready: Callable[[Started], None], adopt: bool) -> None:
+async def _serve(
+    config: BrokerConfig, ready: Callable[[Started], None], adopt: bool, stopping: Callable[[], None]
+) -> None:
     began = trio.current_time()
     logger.info("Ottla %s starts as process %d, on Python %s", __version__, os.getpid(), sys.version.split()[0])
     # A start that has begun to open logs is finished before it is undone; only waiting for others ends at once.
@@ -64,6 +73,7 @@ async def _serve(config: BrokerConfig, ready: Callable[[Started], None], adopt: 
                     with serves:
                         await trio.sleep_forever()
                     readiness.stopping()
+                    stopping()
                     logger.info("stopping")
             nursery.cancel_scope.cancel()
     logger.info("stopped")

@@ -119,13 +119,13 @@ def command(
         address = f"0.0.0.0{broker.address}" if broker.address.startswith(":") else broker.address
         if security is not None:
             security.tell(address)
-        click.echo(f"ottla ready: broker {broker.id} at {address}")
+        _say_ready(broker.id, address)
         if hints:
             _hint(address, config)
 
     try:
         with explained(lambda: "the broker stopped" if is_serving else "cannot start the broker", TreeError):
-            serve(config, ready, adopt=adopt)
+            serve(config, ready, adopt=adopt, stopping=_say_stopping)
     except click.ClickException as problem:
         if not problem.message.endswith("does a broker run on it?"):
             raise
@@ -143,6 +143,19 @@ def _secured(
 
     security = DevSecurity(config)
     return _config(file, overrides | security.prepare(), metrics_port), security
+
+
+def _say_ready(broker_id: int, address: str) -> None:
+    from ottla.cli._systemd import tell
+
+    click.echo(f"ottla ready: broker {broker_id} at {address}")
+    tell("READY=1", f"STATUS=broker {broker_id} serves at {address}")
+
+
+def _say_stopping() -> None:
+    from ottla.cli._systemd import tell
+
+    tell("STOPPING=1", "STATUS=stops")
 
 
 def _hint(address: str, config: BrokerConfig) -> None:
