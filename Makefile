@@ -24,7 +24,7 @@ CHECKED := cargo --config profile.quick.package.ottla-core.opt-level=0 \
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint deny fmt wheel licences clean
+.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint deny fmt wheel licences dashboard clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -288,6 +288,9 @@ wheel: $(STAMPS)/maturin ## an abi3 wheel in dist/
 
 licences: ## THIRD-PARTY-LICENSES.txt, of the crates that are compiled into a wheel
 	$(PYTHON) packaging/licences.py > THIRD-PARTY-LICENSES.txt
+
+dashboard: ## packaging/grafana/ottla.json
+	$(PYTHON) packaging/grafana/dashboard.py > packaging/grafana/ottla.json
 
 clean: ## remove what was built
 	rm -rf target $(VENV) .venvs $(STAMPS) dist

@@ -6,7 +6,6 @@ which it fires, and for all of them the series of a cluster that is well.
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from ottla.metrics.alerts import ALERTS, CRITICAL, WARNING, Alert, render
 from ottla.metrics.families import FAMILIES
-from tests.peers.skips import require
+from tests.support.promtool import found
 
 PROJECT = Path(__file__).parents[2]
 BY_NAME = {family.name: family for family in FAMILIES}
@@ -58,12 +57,7 @@ def test_somebody_is_told_what_to_do_about_each() -> None:
 
 @pytest.fixture(scope="module")
 def promtool() -> str:
-    """`make clients-tools` unpacks Debian's."""
-    unpacked = PROJECT / ".venvs" / "promtool" / "usr" / "bin" / "promtool"
-    found = str(unpacked) if unpacked.exists() else shutil.which("promtool")
-    if found is None:
-        require("clients", "promtool is absent: apt-get install prometheus")
-    return found
+    return found()
 
 
 #: Values by the minute, in promtool's notation: from, step, how often; `_` is none.
