@@ -9,6 +9,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from ottla.cli._completion import groups as complete_groups
+from ottla.cli._completion import topics as complete_topics
 from ottla.wire.acl_words import kebab
 from ottla.wire.acls import (
     ANY_HOST,
@@ -93,10 +95,10 @@ def _names(context: click.Context, parameter: click.Parameter, values: tuple[str
 
 
 _NAMED: Final = (
-    ("--topic", "topics", "TOPIC", "A topic"),
-    ("--group", "groups", "GROUP", "A consumer group"),
-    ("--transactional-id", "transactional_ids", "ID", "A transactional id"),
-    ("--delegation-token", "delegation_tokens", "TOKEN", "A delegation token, of Kafka's brokers"),
+    ("--topic", "topics", "TOPIC", "A topic", complete_topics),
+    ("--group", "groups", "GROUP", "A consumer group", complete_groups),
+    ("--transactional-id", "transactional_ids", "ID", "A transactional id", None),
+    ("--delegation-token", "delegation_tokens", "TOKEN", "A delegation token, of Kafka's brokers", None),
 )
 
 
@@ -104,9 +106,15 @@ def resource_options(function: Function) -> Function:
     """Adds the options of resources to a command, which makes `Resources` of them."""
     function = click.option("--prefixed", is_flag=True, help="The names are the beginnings of names.")(function)
     function = click.option("--cluster", is_flag=True, help="The cluster itself.")(function)
-    for flag, name, shown, words in reversed(_NAMED):
+    for flag, name, shown, words, complete in reversed(_NAMED):
         add = click.option(
-            flag, name, multiple=True, callback=_names, metavar=shown, help=f"{words}. May be given again."
+            flag,
+            name,
+            multiple=True,
+            callback=_names,
+            metavar=shown,
+            help=f"{words}. May be given again.",
+            shell_complete=complete,
         )
         function = add(function)
     return function

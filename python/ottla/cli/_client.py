@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.client.security import Security
 
 T = TypeVar("T")
-_SECURITY = "ottla.security"
+SECURITY = "ottla.security"
 """Where a command's context keeps it."""
 BOOTSTRAP = "bootstrap.servers"
 
@@ -78,7 +78,7 @@ def _keep_config(context: click.Context, parameter: click.Parameter, path: str |
             # Another cluster would be asked than the one that is meant.
             if name != BOOTSTRAP and is_near(name, BOOTSTRAP, NEAR):
                 raise ValueError(f"unknown setting '{name}'; did you mean '{BOOTSTRAP}'?")
-        context.meta[_SECURITY] = Security.of(settings)
+        context.meta[SECURITY] = Security.of(settings)
     except ConfigError as error:
         raise click.BadParameter(str(error), context, parameter) from None
     except ValueError as error:
@@ -89,7 +89,7 @@ def _keep_config(context: click.Context, parameter: click.Parameter, path: str |
 
 def security() -> Security | None:
     """How the running command's connections are secured, by --command-config."""
-    found: Security | None = click.get_current_context().meta.get(_SECURITY)
+    found: Security | None = click.get_current_context().meta.get(SECURITY)
     return found
 
 

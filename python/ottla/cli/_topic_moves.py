@@ -11,6 +11,7 @@ import click
 
 from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._completion import topics as complete_topics
 from ottla.cli._errors import explained
 from ottla.cli._interrupts import end_interrupted
 from ottla.cli._moves import (
@@ -51,7 +52,7 @@ def _ids(text: str, option: str) -> tuple[int, ...]:
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_topics)
 @click.option("--to", metavar="ID,...", help="Spread the topics' replicas evenly over these brokers, and no others.")
 @click.option(
     "-r",
@@ -337,7 +338,7 @@ def _cancel(names: Sequence[str], how: How, bootstrap: str, timeout_ms: int) -> 
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_topics)
 @click.option(
     "-p",
     "--partition",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._completion import topics as complete_topics
 from ottla.cli._output import counted
 from ottla.cli._settings import INT32_MAX, Finite, at_most_one, on_command_line
 from ottla.kafka import ACKS
@@ -35,7 +36,7 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--topic", required=True, help="Made if it is not there.")
+@click.option("--topic", required=True, shell_complete=complete_topics, help="Made if it is not there.")
 @click.option("--num-records", type=click.IntRange(1), required=True, metavar="N", help="Rounded up to whole batches.")
 @click.option("--record-size", type=click.IntRange(0, BYTES_MAX), default=100, show_default=True, metavar="BYTES")
 @click.option("--payload-file", type=click.File("rb"), metavar="FILE", help="Its lines are the values, in turns.")
@@ -134,7 +135,7 @@ def _number(properties: dict[str, str], name: str, least: int) -> int:
 
 
 @command.command()
-@click.option("--topic", required=True)
+@click.option("--topic", required=True, shell_complete=complete_topics)
 @click.option("--messages", type=click.IntRange(1), required=True, metavar="N", help="End after so many records.")
 @click.option("--from-latest", is_flag=True, help="Only what comes from now on; default: from the beginning.")
 @click.option("--fetch-size", type=click.IntRange(1, INT32_MAX), default=1 << 20, show_default=True, metavar="BYTES")
@@ -185,7 +186,9 @@ def consume(
 
 
 @command.command()
-@click.option("--topic", required=True, help="Made if it is not there; partition 0 is used.")
+@click.option(
+    "--topic", required=True, shell_complete=complete_topics, help="Made if it is not there; partition 0 is used."
+)
 @click.option("--num-records", type=click.IntRange(1), default=10_000, show_default=True, metavar="N")
 @click.option("--record-size", type=click.IntRange(16, BYTES_MAX), default=1024, show_default=True, metavar="BYTES")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)

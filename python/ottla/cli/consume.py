@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, security, with_cluster
+from ottla.cli._completion import groups as complete_groups
+from ottla.cli._completion import topics as complete_topics
 from ottla.cli._consume_reader import Reader, Sharing, find_ends, place_of, put
 from ottla.cli._output import quoted, while_read
 from ottla.cli._settings import as_bytes, at_most_one, not_empty, on_command_line, unescaped
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics)
 @click.option(
     "-p",
     "--partition",
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "-g",
     "--group",
+    shell_complete=complete_groups,
     metavar="GROUP",
     callback=not_empty,
     help="Read as a member of this group: go on where it was, share the partitions with its other members, and commit "

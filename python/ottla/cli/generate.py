@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._completion import topics as complete_topics
 from ottla.cli._errors import explained, without
 from ottla.cli._interrupts import end_interrupted
 from ottla.cli._output import counted
@@ -24,7 +25,7 @@ HOURS_MAX = 1_000_000
 
 
 @click.command()
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, shell_complete=complete_topics)
 @click.option(
     "-f",
     "--file",

@@ -10,6 +10,8 @@ import click
 from ottla.cli import _zookeeper_groups
 from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._completion import groups as complete_groups
+from ottla.cli._completion import topics as complete_topics
 from ottla.cli._errors import each_of, on_one_line
 from ottla.cli._group_offsets import Aim, aim_options, bounds, plan, targets, with_marks
 from ottla.cli._output import columns, counted, print_json, print_names, quoted
@@ -75,7 +77,7 @@ def list_(only_names: bool, as_json: bool, zookeeper: str | None, bootstrap: str
 
 
 @command.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_groups)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each group, one a line.")
 @zookeeper_option(_IN_ZOOKEEPER)
 @client_options
@@ -182,8 +184,16 @@ async def _describe(groups: Groups, name: str) -> _Described:
 
 
 @command.command()
-@click.argument("name")
-@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
+@click.argument("name", shell_complete=complete_groups)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    help="Only this topic; may be repeated.",
+    shell_complete=complete_topics,
+)
 @click.option(
     "-p",
     "--partition",
@@ -264,9 +274,15 @@ def reset(
 
 
 @command.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_groups)
 @click.option(
-    "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only the offsets of this topic; may be repeated."
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    help="Only the offsets of this topic; may be repeated.",
+    shell_complete=complete_topics,
 )
 @plan_options
 @zookeeper_option(_IN_ZOOKEEPER)
@@ -343,7 +359,7 @@ def delete(
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_groups)
 @click.option("-f", "--force", is_flag=True, help="Also where the group has committed an offset since.")
 @plan_options
 @client_options

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._completion import topics as complete_topics
 from ottla.cli._lines import LINE_BYTES_MAX
 from ottla.cli._settings import as_bytes, at_most_one, pairs, unescaped
 from ottla.kafka import ACKS
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="[FILE]...")
 @click.option(
     "-k",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._completion import topics as complete_topics
 from ottla.cli._interrupts import end_interrupted, until_interrupted
 from ottla.cli._output import counted
 from ottla.cli._settings import INT32_MAX, Finite
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
 @click.option("-e", "--every", type=Finite(0.1), default=10.0, show_default=True, metavar="SECONDS", help="How often.")
 @click.option("-n", "--times", type=click.IntRange(1), metavar="N", help="End after so many times; never unless given.")

@@ -9,6 +9,7 @@ import click
 
 from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._completion import topics as complete_topics
 from ottla.cli._errors import each_of
 from ottla.cli._output import columns, counted, print_json, print_names, quoted
 from ottla.cli._settings import INT16_MAX, INT32_MAX, assignments
@@ -97,7 +98,7 @@ def list_(internal: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> Non
 
 
 @command.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_topics)
 @click.option("--all-settings", is_flag=True, help="Also settings that the topic does not have itself.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each topic, one a line.")
 @client_options
@@ -196,7 +197,7 @@ def _as_text(topic: Topic, settings: dict[str, str | None], known: _Known) -> st
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topics)
 @click.option(
     "-p",
     "--partitions",
@@ -260,7 +261,7 @@ def _changes(settings: dict[str, str], unset: tuple[str, ...]) -> dict[str, str 
 
 
 @command.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topics)
 @click.option("--internal", is_flag=True, help="Also topics that brokers and Ottla's tools keep for themselves.")
 @plan_options
 @client_options

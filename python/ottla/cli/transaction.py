@@ -11,6 +11,7 @@ import click
 
 from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._completion import topics as complete_topics
 from ottla.cli._output import columns, print_json, quoted
 from ottla.cli._settings import INT16_MAX, INT32_MAX, INT64_MAX, at_most_one
 from ottla.kafka import TRANSACTIONS_TOPIC, TopicPartition
@@ -139,7 +140,7 @@ def _as_text(found: TransactionDescription) -> str:
 
 
 @command.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option("-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, metavar="N", help="Not all.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each, one a line.")
 @client_options
@@ -158,7 +159,7 @@ def producers(topic: str, partitions: tuple[int, ...], as_json: bool, bootstrap:
 
 
 @command.command()
-@click.option("-t", "--topic", metavar="NAME", help="Look in this topic only.")
+@click.option("-t", "--topic", metavar="NAME", help="Look in this topic only.", shell_complete=complete_topics)
 @click.option("-p", "--partition", type=click.IntRange(0), metavar="N", help="And in this partition only.")
 @click.option(
     "--max-timeout-ms",
@@ -192,7 +193,7 @@ def find_hanging(
 
 
 @command.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.argument("partition", type=click.IntRange(0))
 @click.option("--start-offset", type=click.IntRange(0), metavar="OFFSET", help="Where the transaction begins.")
 @click.option(
