@@ -1,6 +1,8 @@
 """A follower comes in the very turn in which the hub appended with acks=all, because no other replica was in sync.
 
-Both requests are there when the broker looks, so that one turn brings them, in the order in which they came.
+Both requests are there when the broker looks, so that one turn of its loop brings them, in the order in which they
+came. Threads beside the loop do not let that be arranged from outside: `rust/direct/tests/beside.rs` has the same of
+their turns.
 """
 
 from collections.abc import AsyncIterator
@@ -12,6 +14,7 @@ import msgspec
 import pytest
 import trio
 
+from ottla.broker.parts import THREADS
 from ottla.errors import RequestTimedOut
 from ottla.replication.partition import Partition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
@@ -69,6 +72,7 @@ class Stand:
 
 @asynccontextmanager
 async def stand(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stand]:
+    monkeypatch.setenv(THREADS, "0")
     settings = {"log.flush.on.acks.all": "false"}
     async with started(path, monkeypatch, **settings) as one, AsyncExitStack() as connections:
         partition = await one.create("t")

@@ -74,11 +74,11 @@ async def test_the_answer_waits_for_the_disk(
 async def test_under_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
     settings = {"log.flush.interval.messages": "2", "log.flush.on.acks.all": "false"}
     async with started(tmp_path, monkeypatch, **settings) as one, trio.open_nursery() as nursery:
-        await one.writes_quickly()
         partition = await one.create("t")
-        disk, writes = SlowDisk(one, monkeypatch), Writes(one, nursery)
         assert await one.talk(lambda client: produce(client, "t", b"grants")) == (0, 0)
+        await one.writes_quickly()
         assert partition.lease is not None, "the next one comes under a lease"
+        disk, writes = SlowDisk(one, monkeypatch), Writes(one, nursery)
         asked = one.asked
         writes.begin(acks)
         await comes_true("a flush is asked for", lambda: bool(disk.asked))
