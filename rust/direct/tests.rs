@@ -188,6 +188,17 @@ impl Client {
         (body != HANDED_ON).then_some(body)
     }
 
+    /// True if the other side has closed it. No answer is expected.
+    fn is_closed(&mut self) -> bool {
+        self.socket.set_nonblocking(true).unwrap();
+        let read = self.socket.read(&mut [0]);
+        self.socket.set_nonblocking(false).unwrap();
+        match read {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    }
+
     fn produce(&mut self, asked: &Produce) -> Option<(i16, i64)> {
         self.send(PRODUCE, asked.version, &asked.body());
         self.produced(asked.version)

@@ -93,6 +93,8 @@ pub struct Connection {
     /// When it came into the queue of those to visit, by the meter's clock; 0 if nobody measures.
     pub ready_us: u64,
     pub last_active_ms: u64,
+    /// Its place in the order in which connections came, to whatever hub.
+    pub came: u64,
     /// A quota is exceeded: until then nothing is read and no request starts, while answers leave (KIP-219).
     pub muted_until_ms: Option<u64>,
     /// Bytes of unsent answers that are charged to the budget, and those of answers still in slots.
@@ -153,6 +155,7 @@ impl Connection {
             in_unfinished: false,
             ready_us: 0,
             last_active_ms: now_ms,
+            came: 0,
             muted_until_ms: None,
             charged: 0,
             slot_bytes: 0,

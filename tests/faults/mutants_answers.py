@@ -137,8 +137,8 @@ MUTANTS = (
     Mutant(
         "connections.whoever-came-first-makes-room",
         "rust/net/hub/arrivals.rs",
-        "                let held = acceptor.held_by(&one.origin);\n",
-        "                let held = 0;\n",
+        "            let held = acceptor.held_by(&one.origin);\n",
+        "            let held = 0;\n",
         cargo=DESCRIPTORS,
     ),
     Mutant(

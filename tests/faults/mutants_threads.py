@@ -27,6 +27,13 @@ MUTANTS = (
         cargo=(f"{_BESIDE}what_a_lease_allows_is_served_without_the_loop",),
     ),
     Mutant(
+        "threads.the-last-one-asked-makes-room",
+        "rust/net/hub/search.rs",
+        "self.best = self.best.max(own);",
+        "self.best = own.or(self.best);",
+        cargo=("net::hub::search::tests::the_best_of_all_goes",),
+    ),
+    Mutant(
         "threads.answers-go-to-the-loops-hub",
         "rust/net/hub/hubs.rs",
         "        hub.unwrap_or(&self.loops).lock()\n",

@@ -1,5 +1,6 @@
 //! Threads beside the loop, each with a hub of its own.
 
+use super::threads::{TwoThreads, of};
 use super::*;
 
 #[test]
@@ -68,6 +69,36 @@ fn the_loop_ends_a_turn_of_which_it_has_to_hear() {
     }
     assert_eq!(rig.handed_on(), 0);
     assert!(rig.turns() > 0);
+}
+
+/// A follower comes while a thread writes: what the thread appended is the loop's to acknowledge.
+#[test]
+fn a_lease_that_ends_in_the_middle_of_a_threads_turn() {
+    let TwoThreads { storage, logs, rig } = &TwoThreads::beside(1);
+    for lease in rig.direct.leases.all() {
+        rig.direct.end(&rig.hub, &lease);
+    }
+    let lease = rig.grant(Terms {
+        acknowledges_all: true,
+        ..TERMS
+    });
+    let mut client = rig.connect();
+    let written = storage.stop_at(0);
+    let asked = Produce {
+        acks: -1,
+        ..of(0, "v")
+    };
+    client.send(PRODUCE, 8, &asked.body());
+    written.wait_until_reached();
+    // Others have been in sync since.
+    rig.direct.end(&rig.hub, &lease);
+    written.go_on();
+    eventually(|| !rig.python.unacknowledged.lock().is_empty());
+    assert_eq!((logs[0].end_offset(), logs[0].high_watermark()), (2, 1));
+    assert_eq!((rig.handed_on(), rig.turns()), (0, 1));
+    let waiting = rig.python.unacknowledged.lock().pop().unwrap();
+    waiting.answer_at(&rig.hub, 0);
+    assert_eq!(client.produced(8), Some((0, 1)));
 }
 
 #[test]
@@ -145,7 +176,14 @@ fn all_connections_end_with_the_hubs() {
     assert_eq!(rig.hub.figures().connections, 0);
 }
 
-/// Files need the descriptors that are left, and all connections are other threads'.
+/// Hubs count time in milliseconds.
+fn next_moment() {
+    let start = Instant::now();
+    eventually(|| start.elapsed() > Duration::from_millis(2));
+}
+
+/// Files need the descriptors that are left, and all connections are other threads'. Those that were idle for longest
+/// go.
 #[test]
 fn idle_connections_of_all_threads_make_room() {
     let rig = Rig::beside(2);
@@ -160,8 +198,12 @@ fn idle_connections_of_all_threads_make_room() {
         let mut client = rig.connect();
         assert_eq!(client.produce(&Produce::default()), Some((0, offset)));
         clients.push(client);
+        next_moment();
     }
     assert_eq!(rig.hub.figures().connections, 4);
+    let closed = clients.iter_mut().map(|client| client.is_closed());
+    let (gone, stays) = ([true; 8], [false; 4]);
+    assert_eq!(closed.collect::<Vec<_>>(), [&gone[..], &stays].concat());
     let last = clients.last_mut().unwrap();
     assert_eq!(last.produce(&Produce::default()), Some((0, 12)));
 }

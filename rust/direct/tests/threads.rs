@@ -14,15 +14,24 @@ use crate::storage::{FaultyStorage, Storage};
 const STORAGE_ERROR: i16 = 56;
 
 /// Two partitions on a disk that breaks, served by one thread so far.
-struct TwoThreads {
-    storage: FaultyStorage,
-    logs: [Arc<Log>; 2],
-    rig: Rig,
+pub struct TwoThreads {
+    pub storage: FaultyStorage,
+    pub logs: [Arc<Log>; 2],
+    pub rig: Rig,
 }
 
 impl TwoThreads {
     /// `is_watched`: somebody else ends all turns.
     fn new(is_watched: bool) -> Self {
+        let two = Self::beside(0);
+        for lease in two.rig.direct.leases.all() {
+            lease.watch(is_watched);
+        }
+        two
+    }
+
+    /// With so many threads beside the loop.
+    pub fn beside(threads: usize) -> Self {
         let storage = FaultyStorage::new();
         let home = Home::quiet(Arc::new(storage.clone()), Path::new("/"));
         let logs = ["t-0", "t-1"].map(|name| {
@@ -43,16 +52,16 @@ impl TwoThreads {
         });
         // However long that took.
         home.note_write(1, Duration::ZERO);
-        let rig = Rig::of(Arc::clone(&logs[0]), None, 0);
+        let rig = Rig::of(Arc::clone(&logs[0]), None, threads);
         for (partition, log) in (0..).zip(&logs) {
             let lease = Lease::new(TOPIC, partition, Arc::clone(log), TERMS, "owner");
-            rig.direct.grant(&rig.hub, lease).watch(is_watched);
+            rig.direct.grant(&rig.hub, lease);
         }
         Self { storage, logs, rig }
     }
 }
 
-fn of(partition: i32, value: &str) -> Produce {
+pub fn of(partition: i32, value: &str) -> Produce {
     Produce {
         partitions: vec![(TOPIC, partition)],
         records: Some(batch(&[value], 1000)),

@@ -26,6 +26,8 @@ pub(super) enum Came {
 
 /// A connection's rights by the listener that it came to.
 pub(super) struct Entry {
+    /// Its place in the order in which connections came.
+    pub came: u64,
     /// It has a reserve of memory.
     pub is_reserved: bool,
     /// It has so long to say who is on it. None: it may speak.
@@ -202,8 +204,10 @@ impl Acceptor {
             self.gone(origin);
             return Err(reason);
         }
+        let came = self.accepted_total;
         let listener = self.listener(origin);
         Ok(Entry {
+            came,
             greeting_ms: listener.and_then(|listener| listener.greeting_ms),
             is_reserved: self.reserved.iter().any(|name| **name == *origin.listener),
         })

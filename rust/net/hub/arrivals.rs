@@ -1,6 +1,7 @@
 //! Connections that come, and those that were idle for too long; the one timer.
 
 use super::acceptor::{Came, Place};
+use super::search::Idleness;
 use super::*;
 
 impl<T> Hub<T> {
@@ -14,7 +15,7 @@ impl<T> Hub<T> {
                     if !self.close_idlest() && !self.acceptor.lock().is_protected(index) {
                         let handshakes = self.handshakes.as_ref();
                         if !handshakes.is_some_and(Handshakes::make_room) {
-                            self.joint.ask_for_room();
+                            self.joint.ask_for_room(self.now_ms);
                         }
                         self.acceptor.lock().rest(index, self.now_ms);
                         self.set_timer();
@@ -50,18 +51,20 @@ impl<T> Hub<T> {
         Ok(())
     }
 
-    /// Closes an idle connection for one that comes: of the addresses with idle ones, that with the most connections loses the one that was
-    /// idle for longest. False if none is idle.
-    pub(super) fn close_idlest(&mut self) -> bool {
+    /// Of the connections that are idle, the one that goes first, and its id.
+    pub(super) fn idlest(&self) -> Option<(Idleness, u64)> {
         let idle = self.connections.iter().filter(|one| one.is_idle());
-        let dearest = {
-            let acceptor = self.acceptor.lock();
-            idle.max_by_key(|one| {
-                let held = acceptor.held_by(&one.origin);
-                (held, Reverse((one.last_active_ms, one.id)))
-            })
-        };
-        let Some(connection) = dearest.map(|one| one.id) else {
+        let acceptor = self.acceptor.lock();
+        let keys = idle.map(|one| {
+            let held = acceptor.held_by(&one.origin);
+            ((held, Reverse((one.last_active_ms, one.came))), one.id)
+        });
+        keys.max()
+    }
+
+    /// Closes an idle connection for one that comes. False if none is idle.
+    pub(super) fn close_idlest(&mut self) -> bool {
+        let Some((_, connection)) = self.idlest() else {
             return false;
         };
         let Some(connection) = self.connections.take(connection) else {
@@ -111,6 +114,7 @@ impl<T> Hub<T> {
         let id = self.connections.reserve();
         let mut connection = Box::new(Connection::new(id, transport, origin, self.now_ms));
         connection.is_reserved = entry.is_reserved;
+        connection.came = entry.came;
         let added = epoll::add(
             &self.epoll,
             &connection.transport,

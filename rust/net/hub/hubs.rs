@@ -31,6 +31,7 @@ impl<T> Hubs<T> {
         let shared = Arc::new(Shared {
             budget: Arc::clone(&budget),
             pool: Arc::new(Pool::new(budget)),
+            started: Instant::now(),
             limits,
             supported: Supported::new(apis),
         });

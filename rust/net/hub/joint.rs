@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::acceptor::Entry;
+use super::search::{Idleness, Search, Task};
 use super::*;
 
 /// A connection that was accepted and let in, on its way to the hub that serves it.
@@ -17,8 +18,8 @@ struct Place {
     arrivals: Mutex<Vec<Arrival>>,
     /// Its connections, and those on their way to it.
     connections: AtomicUsize,
-    /// It is to close an idle connection, for one that comes.
-    wants_room: AtomicBool,
+    /// It has a part in the search for an idle connection.
+    searches: AtomicBool,
     wake: Arc<Wake>,
 }
 
@@ -28,6 +29,8 @@ pub(super) struct Joint<T> {
     events: Mutex<Vec<Event<T>>>,
     /// Changes with each choice between hubs that have equally many connections.
     choices: AtomicUsize,
+    /// For a connection that is closed for one that comes.
+    search: Mutex<Search>,
 }
 
 impl<T> Joint<T> {
@@ -36,13 +39,14 @@ impl<T> Joint<T> {
         let places = wakes.iter().map(|wake| Place {
             arrivals: Mutex::default(),
             connections: AtomicUsize::new(0),
-            wants_room: AtomicBool::new(false),
+            searches: AtomicBool::new(false),
             wake: Arc::clone(wake),
         });
         Self {
             places: places.collect(),
             events: Mutex::default(),
             choices: AtomicUsize::new(0),
+            search: Mutex::new(Search::of(wakes.len())),
         }
     }
 
@@ -75,20 +79,37 @@ impl<T> Joint<T> {
             .sum()
     }
 
-    /// Has the thread with the most connections close one that is idle.
-    pub fn ask_for_room(&self) {
-        let others = self.places.iter().skip(1);
-        let most = others.max_by_key(|place| place.connections.load(Ordering::Relaxed));
-        if let Some(place) = most {
-            place.wants_room.store(true, Ordering::Release);
+    /// Has one of the threads close a connection that is idle.
+    pub fn ask_for_room(&self, now_ms: u64) {
+        let asked = self.search.lock().ask(now_ms);
+        asked.into_iter().for_each(|number| self.has_task(number));
+    }
+
+    fn has_task(&self, number: usize) {
+        if let Some(place) = self.places.get(number) {
+            place.searches.store(true, Ordering::Release);
             place.wake.signal();
         }
     }
 
-    /// True once for each time that this hub was asked for room.
-    pub fn wants_room(&self, number: usize) -> bool {
+    /// Returns the task of a hub, so that there is room for a connection that comes.
+    pub fn task(&self, number: usize) -> Task {
         let place = self.places.get(number);
-        place.is_some_and(|place| place.wants_room.swap(false, Ordering::AcqRel))
+        match place.is_some_and(|place| place.searches.swap(false, Ordering::AcqRel)) {
+            true => self.search.lock().task(number),
+            false => Task::Nothing,
+        }
+    }
+
+    /// A hub names the connection that it would close.
+    pub fn name(&self, number: usize, idlest: Option<Idleness>) {
+        let decided = self.search.lock().named(number, idlest);
+        decided.into_iter().for_each(|number| self.has_task(number));
+    }
+
+    /// A hub has closed one, or has none any more.
+    pub fn made_room(&self, number: usize) {
+        self.search.lock().done(number);
     }
 
     pub fn send(&self, number: usize, arrival: Arrival) {

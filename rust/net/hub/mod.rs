@@ -33,6 +33,7 @@ mod handshakes;
 mod hubs;
 mod joint;
 mod reservations;
+mod search;
 mod shortage;
 mod turns;
 mod waiting;
@@ -174,6 +175,8 @@ pub struct Figures {
 struct Shared {
     budget: Arc<Budget>,
     pool: Arc<Pool>,
+    /// Where the milliseconds of all hubs begin.
+    started: Instant,
     limits: Limits,
     supported: Supported,
 }
@@ -258,6 +261,7 @@ impl<T> Hub<T> {
             completions: Arc::new(Completions::with_wake(Arc::clone(&wake))),
             acceptor,
             handshakes: None,
+            started: shared.started,
             shared,
             connections: Table::of(number),
             // Room for the bytes of an incomplete length in front of what a read brings.
@@ -281,7 +285,6 @@ impl<T> Hub<T> {
             timer_at_ms: None,
             cold: Cold::new(Arc::clone(&wake)),
             wake,
-            started: Instant::now(),
             now_ms: 0,
             draining: false,
             figures: Figures::default(),

@@ -1,5 +1,6 @@
 //! Turns and visits: who is read, served and sent to, and what each connection waits for afterwards.
 
+use super::search::Task;
 use super::*;
 
 impl<T> Hub<T> {
@@ -160,8 +161,16 @@ impl<T> Hub<T> {
         for arrival in self.joint.arrived(self.number) {
             self.take_in(arrival);
         }
-        if self.joint.wants_room(self.number) {
-            self.close_idlest();
+        match self.joint.task(self.number) {
+            Task::Nothing => {}
+            Task::Name => {
+                let idlest = self.idlest().map(|(idleness, _)| idleness);
+                self.joint.name(self.number, idlest);
+            }
+            Task::Close => {
+                self.close_idlest();
+                self.joint.made_room(self.number);
+            }
         }
         if self.short.has_waiters() {
             self.feed();
