@@ -15,8 +15,8 @@ MUTANTS = (
     Mutant(
         "threads.one-serves-all-connections",
         "rust/net/hub/joint.rs",
-        "all.min_by_key(count).unwrap_or(0)",
-        "all.min_by_key(count).map_or(0, |_| 1)",
+        ".map_or(0, |(number, _, _)| *number)",
+        ".map_or(0, |_| 1)",
         cargo=(f"{_BESIDE}what_a_lease_allows_is_served_without_the_loop",),
     ),
     Mutant(
@@ -25,6 +25,27 @@ MUTANTS = (
         "        self.joint.left(self.number);\n",
         "",
         cargo=(f"{_BESIDE}what_a_lease_allows_is_served_without_the_loop",),
+    ),
+    Mutant(
+        "threads.work-does-not-count",
+        "rust/net/hub/joint.rs",
+        "map(|(_, count, work)| (*work, *count)).min();\n        counts.retain(|(_, count, work)| Some((*work, ",
+        "map(|(_, count, _)| (0, *count)).min();\n        counts.retain(|(_, count, _)| Some((0, ",
+        cargo=("net::hub::joint::tests::who_has_worked_least_gets_the_next_one",),
+    ),
+    Mutant(
+        "threads.all-that-come-together-go-to-one",
+        "rust/net/hub/joint.rs",
+        "*count <= fewest + fewest / 8 + 2",
+        "*count < usize::MAX",
+        cargo=("net::hub::joint::tests::many_that_come_together_are_divided",),
+    ),
+    Mutant(
+        "threads.a-turn-that-goes-on-is-no-work",
+        "rust/net/hub/work.rs",
+        "(ended_us + goes_on_us)",
+        "(ended_us + goes_on_us * 0)",
+        cargo=("net::hub::work::", f"{_BESIDE}who_comes_goes_to_the_thread_that_has_worked_least"),
     ),
     Mutant(
         "threads.the-last-one-asked-makes-room",

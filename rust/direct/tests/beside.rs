@@ -20,7 +20,11 @@ fn what_a_lease_allows_is_served_without_the_loop() {
     }
     assert_eq!((rig.handed_on(), rig.turns()), (0, 0));
     let counts = rig.hub.all().map(|hub| hub.lock().figures().connections);
-    assert_eq!(counts.collect::<Vec<_>>(), [0, 2, 2]);
+    let counts: Vec<_> = counts.collect();
+    assert!(
+        counts[0] == 0 && counts[1] > 0 && counts[2] > 0,
+        "{counts:?}"
+    );
     drop(clients);
     eventually(|| rig.hub.figures().connections == 0);
 }
@@ -174,6 +178,24 @@ fn all_connections_end_with_the_hubs() {
         assert_eq!(client.socket.read(&mut [0]).unwrap(), 0);
     }
     assert_eq!(rig.hub.figures().connections, 0);
+}
+
+/// A thread that waits for a disk has work enough.
+#[test]
+fn who_comes_goes_to_the_thread_that_has_worked_least() {
+    let two = &TwoThreads::beside(2);
+    let waits = two.storage.stop_at(0);
+    let mut first = two.rig.connect();
+    first.send(PRODUCE, 8, &of(0, "v").body());
+    waits.wait_until_reached();
+    let counts = || two.rig.hub.threads().into_iter().map(|(count, _)| count);
+    let busy = counts().position(|count| count == 1).unwrap();
+    eventually(|| two.rig.hub.threads()[busy].1 == 1_000_000);
+    let others = [(); 3].map(|()| two.rig.connect());
+    eventually(|| two.rig.hub.figures().connections == 1 + others.len());
+    assert_eq!(counts().nth(busy), Some(1));
+    waits.go_on();
+    assert_eq!(first.produced(8), Some((0, 1)));
 }
 
 /// Hubs count time in milliseconds.

@@ -28,14 +28,15 @@ impl<T> Hubs<T> {
         let wakes = wakes.collect::<io::Result<Vec<_>>>()?;
         let bounds = Bounds::new(limits.queued_bytes_max, limits.frame_bytes_max);
         let budget = Arc::new(Budget::shared(bounds, wakes.clone()));
+        let started = Instant::now();
         let shared = Arc::new(Shared {
             budget: Arc::clone(&budget),
             pool: Arc::new(Pool::new(budget)),
-            started: Instant::now(),
+            started,
             limits,
             supported: Supported::new(apis),
         });
-        let joint = Arc::new(Joint::new(&wakes));
+        let joint = Arc::new(Joint::new(&wakes, started));
         let new_epoll = || epoll::create(CreateFlags::CLOEXEC).map(Arc::new);
         let first = new_epoll()?;
         let acceptor = Acceptor::new(Arc::clone(&first), connections);
@@ -134,6 +135,11 @@ impl<T> Hubs<T> {
                 .for_each(|event| self.joint.hand(event));
         }
         self.loops.lock().close();
+    }
+
+    /// The connections of each thread beside the loop, and how long it has worked in the last second, in microseconds.
+    pub fn threads(&self) -> Vec<(usize, u64)> {
+        self.joint.threads()
     }
 
     /// Of all hubs together.

@@ -1,10 +1,15 @@
 //! The ways from one hub to another: connections go to the thread that serves them, events to the loop.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::acceptor::Entry;
 use super::search::{Idleness, Search, Task};
+use super::work::Work;
 use super::*;
+
+/// Threads whose work in the last second is in the same step have worked equally: one twentieth of it.
+const STEP_US: u64 = 50_000;
 
 /// A connection that was accepted and let in, on its way to the hub that serves it.
 pub(super) struct Arrival {
@@ -18,6 +23,7 @@ struct Place {
     arrivals: Mutex<Vec<Arrival>>,
     /// Its connections, and those on their way to it.
     connections: AtomicUsize,
+    work: Work,
     /// It has a part in the search for an idle connection.
     searches: AtomicBool,
     wake: Arc<Wake>,
@@ -27,41 +33,93 @@ pub(super) struct Joint<T> {
     places: Vec<Place>,
     /// On their way to the loop.
     events: Mutex<Vec<Event<T>>>,
-    /// Changes with each choice between hubs that have equally many connections.
+    /// Where the time of all hubs begins.
+    started: Instant,
+    /// Changes with each choice between hubs that are alike, for `chance`.
     choices: AtomicUsize,
+    chance: RandomState,
     /// For a connection that is closed for one that comes.
     search: Mutex<Search>,
 }
 
 impl<T> Joint<T> {
     /// For the hubs of these wakes; the loop's comes first.
-    pub fn new(wakes: &[Arc<Wake>]) -> Self {
+    pub fn new(wakes: &[Arc<Wake>], started: Instant) -> Self {
         let places = wakes.iter().map(|wake| Place {
             arrivals: Mutex::default(),
             connections: AtomicUsize::new(0),
+            work: Work::default(),
             searches: AtomicBool::new(false),
             wake: Arc::clone(wake),
         });
         Self {
             places: places.collect(),
             events: Mutex::default(),
+            started,
             choices: AtomicUsize::new(0),
+            chance: RandomState::new(),
             search: Mutex::new(Search::of(wakes.len())),
         }
     }
 
-    /// Chooses the hub for a connection that comes, and counts it there: of the threads beside the loop, if there are
-    /// any, the one with the fewest.
+    /// Chooses the hub for a connection that comes, and counts it there.
     pub fn place(&self) -> usize {
-        let threads = self.places.len() - 1;
-        let first = self.choices.fetch_add(1, Ordering::Relaxed);
-        let all = (0..threads).map(|at| 1 + (first + at) % threads);
-        let count = |number: &usize| self.places[*number].connections.load(Ordering::Relaxed);
-        let number = all.min_by_key(count).unwrap_or(0);
+        let number = match self.places.len() {
+            1 => 0,
+            _ => self.choose(self.now_us()),
+        };
         self.places[number]
             .connections
             .fetch_add(1, Ordering::Relaxed);
         number
+    }
+
+    fn now_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
+    }
+
+    /// Returns the thread beside the loop that has worked least in the last second. Of those that have worked equally
+    /// it is the one with the fewest connections, and of those any.
+    ///
+    /// The work of a connection shows when it has spoken for a while. So that many that come together do not all go to
+    /// the same thread, one with an eighth and two more connections than the fewest is not chosen.
+    fn choose(&self, now_us: u64) -> usize {
+        let others = self.places.iter().enumerate().skip(1);
+        let counts = others.map(|(number, place)| {
+            let count = place.connections.load(Ordering::Relaxed);
+            (number, count, place.work.last_second_us(now_us) / STEP_US)
+        });
+        let mut counts: Vec<_> = counts.collect();
+        let fewest = counts.iter().map(|(_, count, _)| *count).min().unwrap_or(0);
+        counts.retain(|(_, count, _)| *count <= fewest + fewest / 8 + 2);
+        let least = counts.iter().map(|(_, count, work)| (*work, *count)).min();
+        counts.retain(|(_, count, work)| Some((*work, *count)) == least);
+        let choice = self.choices.fetch_add(1, Ordering::Relaxed);
+        let chance = self.chance.hash_one(choice) % counts.len().max(1) as u64;
+        counts
+            .get(chance as usize)
+            .map_or(0, |(number, _, _)| *number)
+    }
+
+    /// The turn of a thread begins or ends.
+    pub fn works(&self, number: usize, goes_on: bool) {
+        let now_us = self.now_us();
+        match (self.places.get(number), goes_on) {
+            (Some(place), true) => place.work.begins(now_us),
+            (Some(place), false) => place.work.ends(now_us),
+            (None, _) => {}
+        }
+    }
+
+    /// The connections of each thread beside the loop, and how long it has worked in the last second, in microseconds.
+    pub fn threads(&self) -> Vec<(usize, u64)> {
+        let now_us = self.now_us();
+        let others = self.places.iter().skip(1);
+        let each = others.map(|place| {
+            let count = place.connections.load(Ordering::Relaxed);
+            (count, place.work.last_second_us(now_us))
+        });
+        each.collect()
     }
 
     /// A connection of this hub is no more.
@@ -135,5 +193,52 @@ impl<T> Joint<T> {
     /// Events that were handed to the loop, in their order.
     pub fn handed(&self) -> Vec<Event<T>> {
         mem::take(&mut self.events.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The loop and three threads, which have so many connections and have worked for so long.
+    fn joint(threads: [(usize, u64); 3]) -> Joint<()> {
+        let wakes = [(); 4].map(|()| Arc::new(Wake::new().unwrap()));
+        let joint = Joint::new(&wakes, Instant::now());
+        for (place, (count, work_us)) in joint.places[1..].iter().zip(threads) {
+            place.connections.store(count, Ordering::Relaxed);
+            place.work.begins(0);
+            place.work.ends(work_us);
+        }
+        joint
+    }
+
+    #[test]
+    fn who_has_worked_least_gets_the_next_one() {
+        let busy = joint([(5, 400_000), (6, 100_000), (5, 300_000)]);
+        assert_eq!(busy.choose(900_000), 2);
+        // A second later nobody has worked.
+        let found: Vec<_> = (0..100).map(|_| busy.choose(2_000_000)).collect();
+        assert!(found.contains(&1) && found.contains(&3) && !found.contains(&2));
+    }
+
+    #[test]
+    fn a_little_more_work_is_equal_work() {
+        let alike = joint([(4, 49_000), (3, 40_000), (4, 0)]);
+        assert_eq!(alike.choose(100_000), 2);
+    }
+
+    #[test]
+    fn many_that_come_together_are_divided() {
+        let joint = joint([(0, 900_000), (0, 0), (0, 500_000)]);
+        for _ in 0..60 {
+            let number = joint.choose(900_000);
+            joint.places[number]
+                .connections
+                .fetch_add(1, Ordering::Relaxed);
+        }
+        let counts = joint.threads().into_iter().map(|(count, _)| count);
+        assert!(counts.clone().max() <= Some(26), "{:?}", joint.threads());
+        assert_eq!(counts.sum::<usize>(), 60);
+        assert!(joint.threads()[1].0 > joint.threads()[0].0);
     }
 }

@@ -37,6 +37,7 @@ mod search;
 mod shortage;
 mod turns;
 mod waiting;
+mod work;
 
 use acceptor::Acceptor;
 use handshakes::Handshakes;

@@ -94,11 +94,17 @@ impl<T> Hub<T> {
 
     fn end_turn(&mut self) {
         self.in_turn = false;
+        if self.number > 0 {
+            self.joint.works(self.number, false);
+        }
         self.completions.sent();
     }
 
     fn begin_turn(&mut self) {
         self.in_turn = true;
+        if self.number > 0 {
+            self.joint.works(self.number, true);
+        }
         self.completions.will_send();
         self.beside_ready = false;
         if let Some(meter) = &mut self.meter {

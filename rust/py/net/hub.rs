@@ -429,6 +429,11 @@ impl Hub {
     }
 
     #[getter]
+    fn threads(&self) -> Vec<(usize, u64)> {
+        self.hubs.threads()
+    }
+
+    #[getter]
     fn busy_us(&self) -> (u64, u64) {
         self.hubs.busy_us()
     }

@@ -80,6 +80,14 @@ async def test_all_threads_are_measured_together(tmp_path: Path, monkeypatch: py
         assert 0 < busy_us < elapsed_us
 
 
+async def test_equal_connections_are_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(tmp_path, monkeypatch, 50) as (one, _):
+        hub = one.broker.server.hub
+        await comes_true("all are counted", lambda: hub.connections >= 50)
+        counts = [count for count, _ in hub.threads]
+        assert max(counts) <= 1.3 * sum(counts) / len(counts)
+
+
 async def test_a_stop_ends_the_connections_of_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(tmp_path, monkeypatch, 4) as (one, clients):
         hub = one.broker.server.hub
