@@ -238,7 +238,12 @@ impl<O> Direct<O> {
                     Ended::Before if is_over => return Ok(None),
                     Ended::Before | Ended::Here => {}
                 },
-                Some(Event::Completion(_) | Event::Disconnected(_) | Event::Reserved { .. }) => {
+                Some(
+                    Event::Completion(_)
+                    | Event::Disconnected(_)
+                    | Event::Reserved { .. }
+                    | Event::Failed(_),
+                ) => {
                     turn.awaits(false);
                     return Ok(event);
                 }

@@ -3,6 +3,10 @@
 //! An answer of the loop's goes back by its ticket. Of a turn that appended something of which Python has to hear (a
 //! Fetch that waits in Python, a flush that is due, a failed write), the loop gets what is left to be done, as if it
 //! had been its own turn: [`Direct::written`] and [`Direct::answer`] then speak of both.
+//!
+//! A thread that meets a panic dies. Its connections are closed, the loop ends what is left of its turn, and another
+//! thread serves the hub. Where the panic came while a log was held, that log is out of use until a restart. If two
+//! threads of one hub die in a minute, the broker stops.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,6 +25,7 @@ use crate::net::hub::{self, Event, Hub, Hubs};
 
 /// How long a thread waits at most; it hears of everything that it has to do.
 const PATIENCE: Duration = Duration::from_secs(3600);
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The end of a turn of another thread, for the loop.
 pub(super) struct Rest<O> {
@@ -31,8 +36,11 @@ pub(super) struct Rest<O> {
 /// The threads that serve beside the loop.
 pub struct Threads {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    running: Running,
 }
+
+/// Threads that nobody has waited for.
+type Running = Arc<Mutex<Vec<JoinHandle<()>>>>;
 
 impl Threads {
     /// One thread for each hub that is not the loop's. An error, and none, where the system does not give all of them.
@@ -43,24 +51,20 @@ impl Threads {
     {
         let mut started = Self {
             stop: Arc::default(),
-            threads: Vec::new(),
+            running: Running::default(),
         };
         for place in 0..hubs.others().len() {
-            let (direct, hubs) = (Arc::clone(direct), Arc::clone(hubs));
-            let stop = Arc::clone(&started.stop);
-            let name = format!("ottla-network-{}", place + 1);
-            let serves = Arc::clone(&hubs);
-            let thread = Builder::new().name(name).spawn(move || {
-                if let Some(hub) = serves.others().get(place) {
-                    run(&direct, &serves, hub, &stop);
-                }
-            });
-            match thread {
-                Ok(thread) => started.threads.push(thread),
-                Err(error) => {
-                    started.end(&hubs);
-                    return Err(error);
-                }
+            let seat = Seat {
+                place,
+                direct: Arc::clone(direct),
+                hubs: Arc::clone(hubs),
+                stop: Arc::clone(&started.stop),
+                running: Arc::clone(&started.running),
+                deaths: Deaths::default(),
+            };
+            if let Err(error) = seat.start() {
+                started.end(hubs);
+                return Err(error);
             }
         }
         Ok(started)
@@ -72,24 +76,99 @@ impl Threads {
         for hub in hubs.others() {
             hub.lock().interrupt();
         }
-        for thread in self.threads.drain(..) {
+        loop {
+            let Some(thread) = self.running.lock().pop() else {
+                return;
+            };
             let _ = thread.join();
         }
     }
 }
 
-/// Serves a hub until it is told to stop. A panic costs the connections that the hub has.
-fn run<O, T>(direct: &Direct<O>, hubs: &Hubs<T>, hub: &Mutex<Hub<T>>, stop: &AtomicBool) {
-    while !stop.load(Ordering::Acquire) {
-        let served = catching(|| {
-            let mut turn = Turn::default();
-            while !stop.load(Ordering::Acquire) {
-                direct.serve_alone(hubs, hub, &mut turn)?;
-            }
-            io::Result::Ok(())
-        });
-        if !matches!(served, Ok(Ok(()))) {
-            hub.lock().end_all("the thread that serves it failed");
+/// The deaths of the threads that served one hub.
+#[derive(Default)]
+struct Deaths {
+    last: Option<Instant>,
+}
+
+impl Deaths {
+    /// One more. True if there was another one in the minute before.
+    fn add(&mut self, now: Instant) -> bool {
+        let last = self.last.replace(now);
+        last.is_some_and(|last| now.saturating_duration_since(last) < MINUTE)
+    }
+}
+
+/// The place at a hub, which one thread after the other takes.
+struct Seat<O, T> {
+    place: usize,
+    direct: Arc<Direct<O>>,
+    hubs: Arc<Hubs<T>>,
+    stop: Arc<AtomicBool>,
+    running: Running,
+    deaths: Deaths,
+}
+
+impl<O, T> Seat<O, T>
+where
+    O: Send + Sync + 'static,
+    T: Send + 'static,
+{
+    fn name(&self) -> String {
+        format!("ottla-network-{}", self.place + 1)
+    }
+
+    fn start(self) -> io::Result<()> {
+        let running = Arc::clone(&self.running);
+        // Whoever ends the threads finds this one, or is seen here.
+        let mut running = running.lock();
+        if self.stop.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        running.retain(|thread| !thread.is_finished());
+        let builder = Builder::new().name(self.name());
+        running.push(builder.spawn(move || self.run())?);
+        Ok(())
+    }
+
+    /// Serves the hub until it is told to stop. A death costs the connections that the hub has.
+    fn run(self) {
+        let mut turn = Turn::default();
+        let reason = match catching(|| self.serve(&mut turn)) {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(panicked) => panicked.to_string(),
+        };
+        self.died(turn, &reason);
+    }
+
+    fn serve(&self, turn: &mut Turn<O>) -> io::Result<()> {
+        let Some(hub) = self.hubs.others().get(self.place) else {
+            return Ok(());
+        };
+        while !self.stop.load(Ordering::Acquire) {
+            self.direct.serve_alone(&self.hubs, hub, turn)?;
+        }
+        Ok(())
+    }
+
+    /// Has another thread serve the hub, or the broker stop.
+    fn died(mut self, mut turn: Turn<O>, reason: &str) {
+        let name = self.name();
+        // Others see what it has appended, though its own clients get no answer.
+        let _ = catching(|| self.direct.hand_rest(&self.hubs, &mut turn));
+        if let Some(hub) = self.hubs.others().get(self.place) {
+            let told = format!("{name}, which served it, ended with {reason}");
+            let _ = catching(|| self.hubs.thread_failed(hub, &told));
+        }
+        let hubs = Arc::clone(&self.hubs);
+        if self.deaths.add(Instant::now()) {
+            let told = format!("{name} died twice in a minute, now with {reason}");
+            return hubs.hand(Event::Failed(told));
+        }
+        if let Err(error) = self.start() {
+            let told = format!("{name} died with {reason}, and cannot be started again: {error}");
+            hubs.hand(Event::Failed(told));
         }
     }
 }
@@ -121,6 +200,7 @@ impl<O> Direct<O> {
                     Ended::Before if is_over => return Ok(()),
                     Ended::Before | Ended::Here => {}
                 },
+                Some(Event::Failed(reason)) => panic!("{reason}"),
                 Some(other) => hubs.hand(other),
             }
             event = hub.lock().next_event()?;
@@ -148,5 +228,19 @@ impl<O> Direct<O> {
             turn.appended.extend(rest.appended);
         }
         self.end_turn(hubs, turn, is_over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_deaths_in_a_minute() {
+        let mut deaths = Deaths::default();
+        let start = Instant::now();
+        let after_s = [0, 60, 119, 180, 239];
+        let found = after_s.map(|after_s| deaths.add(start + Duration::from_secs(after_s)));
+        assert_eq!(found, [false, false, true, false, true]);
     }
 }

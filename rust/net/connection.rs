@@ -127,11 +127,11 @@ impl Connection {
         is_client && !self.is_owed() && !is_held_back && !self.in_ready && !self.in_dirty
     }
 
-    pub fn new(id: u64, transport: Transport, origin: Origin, now_ms: u64) -> Self {
+    pub fn new(id: u64, transport: Transport, origin: Arc<Origin>, now_ms: u64) -> Self {
         Self {
             id,
             transport,
-            origin: Arc::new(origin),
+            origin,
             client_id: None,
             leaving: false,
             input: Input::default(),

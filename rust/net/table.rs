@@ -1,11 +1,16 @@
 //! The open connections of a hub by id. An id is an index, the hub's number and a generation: an event or an answer for
 //! a connection that is gone finds nothing, although its place in the table is used again.
 
+use std::sync::Arc;
+
 use super::connection::Connection;
+use super::listeners::Origin;
 
 #[derive(Default)]
 struct Place {
     generation: u32,
+    /// Of the connection that has the place, even while it is taken out.
+    origin: Option<Arc<Origin>>,
     connection: Option<Box<Connection>>,
 }
 
@@ -51,16 +56,23 @@ impl Table {
     }
 
     /// An id for a new connection, which is then `put`.
-    pub fn reserve(&mut self) -> u64 {
+    pub fn reserve(&mut self, origin: &Arc<Origin>) -> u64 {
         self.used += 1;
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             self.places.len() as u32 - 1
         });
         let place = &mut self.places[index as usize];
+        place.origin = Some(Arc::clone(origin));
         // Generations begin at 1, so that no id is 0; 31 bits keep ids positive for whoever takes them as signed.
         place.generation = (place.generation + 1) & 0x7fff_ffff;
-        u64::from(place.generation.max(1)) << 32 | u64::from(self.number | index)
+        self.id(index)
+    }
+
+    /// The id of a place as it is used now.
+    fn id(&self, index: u32) -> u64 {
+        let generation = self.places[index as usize].generation;
+        u64::from(generation.max(1)) << 32 | u64::from(self.number | index)
     }
 
     pub fn get(&mut self, id: u64) -> Option<&mut Connection> {
@@ -85,7 +97,11 @@ impl Table {
     /// Frees the place of a connection that was taken out.
     pub fn remove(&mut self, id: u64) {
         self.used -= 1;
-        self.free.push(split(id).0 as u32);
+        let (index, _) = split(id);
+        self.free.push(index as u32);
+        if let Some(place) = self.places.get_mut(index) {
+            place.origin = None;
+        }
     }
 
     /// All connections that are not taken out.
@@ -97,5 +113,14 @@ impl Table {
     /// Their ids.
     pub fn ids(&self) -> Vec<u64> {
         self.iter().map(|connection| connection.id).collect()
+    }
+
+    /// The ids and origins of those that are taken out.
+    pub fn taken_out(&self) -> Vec<(u64, Arc<Origin>)> {
+        let places = self.places.iter().enumerate();
+        let taken = places.filter(|(_, place)| place.connection.is_none());
+        taken
+            .filter_map(|(index, place)| Some((self.id(index as u32), place.origin.clone()?)))
+            .collect()
     }
 }

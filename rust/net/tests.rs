@@ -111,6 +111,7 @@ impl Rig {
                 Event::Disconnected(ended) => self.ended.push(ended),
                 Event::Completion(_) | Event::Served => {}
                 Event::Reserved { token, is_granted } => self.reserved.push((token, is_granted)),
+                Event::Failed(reason) => panic!("{reason}"),
             }
         }
     }
@@ -383,7 +384,10 @@ fn who_has_more_to_send_goes_on_after_the_others() {
                         rounds += 1;
                     }
                 }
-                Event::Disconnected(_) | Event::Completion(_) | Event::Reserved { .. } => {}
+                Event::Disconnected(_)
+                | Event::Completion(_)
+                | Event::Reserved { .. }
+                | Event::Failed(_) => {}
             }
         }
     }

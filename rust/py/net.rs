@@ -3,6 +3,7 @@
 mod asked;
 mod completions;
 mod direct;
+mod disconnected;
 mod fetch;
 mod fetch_row;
 mod hub;
@@ -29,7 +30,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<direct::Lease>()?;
     module.add_class::<direct::Unacknowledged>()?;
     module.add_class::<session::SessionLoan>()?;
-    module.add_class::<hub::Disconnected>()?;
+    module.add_class::<disconnected::Disconnected>()?;
     module.add_class::<hub::Served>()?;
     module.add_class::<measured::ApiFigures>()?;
     module.add_class::<measured::Distribution>()?;

@@ -2,6 +2,7 @@
 
 use super::threads::{TwoThreads, of};
 use super::*;
+use crate::storage::faulty::{Fault, Operation};
 
 #[test]
 fn what_a_lease_allows_is_served_without_the_loop() {
@@ -196,6 +197,52 @@ fn who_comes_goes_to_the_thread_that_has_worked_least() {
     assert_eq!(counts().nth(busy), Some(1));
     waits.go_on();
     assert_eq!(first.produced(8), Some((0, 1)));
+}
+
+#[test]
+fn a_thread_that_dies_costs_its_connections() {
+    let TwoThreads { storage, logs, rig } = &TwoThreads::beside(2);
+    let (mut unlucky, mut other) = (rig.connect(), rig.connect());
+    eventually(|| rig.hub.threads().iter().all(|(count, _)| *count == 1));
+    storage.break_at(Some(Operation::Write), 0, Fault::Panic, false);
+    // Too large to be staged: the append itself writes. What is staged before it is the other partition's.
+    let staged = of(1, "staged");
+    let large = of(0, &"v".repeat(8 << 10));
+    let frames = [&staged, &large]
+        .map(|asked| request_frame(PRODUCE, 8, false, 7, Some("test"), &asked.body()).unwrap());
+    unlucky.socket.write_all(&frames.concat()).unwrap();
+    assert_eq!(unlucky.socket.read(&mut [0]).unwrap(), 0);
+    eventually(|| logs[1].end_offset() == 2);
+    assert_eq!(other.produce(&of(1, "other")), Some((0, 2)));
+    // Another thread serves its hub. The log on which the panic came is out of use.
+    assert!(logs[0].is_broken());
+    let mut clients = [(); 3].map(|()| rig.connect());
+    eventually(|| rig.hub.threads().iter().all(|(count, _)| *count > 0));
+    for (client, offset) in clients.iter_mut().zip(3..) {
+        assert_eq!(client.produce(&of(1, "more")), Some((0, offset)));
+        assert_eq!(client.produce(&of(0, "none")), None);
+    }
+    assert_eq!(rig.hub.figures().connections, 4);
+    assert!(rig.python.failures.lock().is_empty());
+}
+
+#[test]
+fn a_thread_that_dies_twice_in_a_minute_is_the_brokers_end() {
+    let rig = Rig::beside(1);
+    for reason in ["one reason", "another reason"] {
+        let mut client = rig.connect();
+        eventually(|| rig.hub.figures().connections == 1);
+        rig.hub.others()[0].lock().fail(reason.to_owned());
+        assert_eq!(client.socket.read(&mut [0]).unwrap(), 0);
+        eventually(|| rig.hub.figures().connections == 0);
+    }
+    eventually(|| !rig.python.failures.lock().is_empty());
+    let failures = rig.python.failures.lock();
+    let [told] = failures.as_slice() else {
+        panic!("{failures:?}");
+    };
+    assert!(told.starts_with("ottla-network-1 died twice in a minute"));
+    assert!(told.ends_with(": another reason"), "{told}");
 }
 
 /// Hubs count time in milliseconds.

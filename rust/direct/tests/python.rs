@@ -12,6 +12,8 @@ pub struct Python {
     /// The rights that the client of the next request that is handed on turns out to have, and its number.
     pub to_allow: Mutex<Option<(OneLease, u64, u8)>>,
     pub unacknowledged: Mutex<Vec<Appended<&'static str>>>,
+    /// Why threads could not go on.
+    pub failures: Mutex<Vec<String>>,
     pub stop: AtomicBool,
 }
 
@@ -54,6 +56,7 @@ pub fn serve(direct: &Direct<&'static str>, hub: &Shared, python: &Python) {
                     let unacknowledged = direct.answer(hub, &mut turn);
                     python.unacknowledged.lock().extend(unacknowledged);
                 }
+                Event::Failed(reason) => python.failures.lock().push(reason),
                 Event::Completion(_) | Event::Disconnected(_) | Event::Reserved { .. } => {}
             }
             let next = hub.loops().lock().next_event().unwrap();

@@ -111,7 +111,8 @@ impl<T> Hub<T> {
             origin,
             entry,
         } = arrival;
-        let id = self.connections.reserve();
+        let origin = Arc::new(origin);
+        let id = self.connections.reserve(&origin);
         let mut connection = Box::new(Connection::new(id, transport, origin, self.now_ms));
         connection.is_reserved = entry.is_reserved;
         connection.came = entry.came;

@@ -88,6 +88,16 @@ impl<T> Hubs<T> {
         self.joint.hand(event);
     }
 
+    /// The thread of a hub beside the loop's failed: its connections are closed, and the loop hears of that.
+    pub fn thread_failed(&self, hub: &Mutex<Hub<T>>, reason: &str) {
+        let events = {
+            let mut hub = hub.lock();
+            hub.begin_anew(reason);
+            mem::take(&mut hub.events)
+        };
+        events.into_iter().for_each(|event| self.hand(event));
+    }
+
     /// Begins to measure what requests cost, if that is not measured already.
     pub fn measure(&self, topics: &Arc<Topics>) {
         let started = Instant::now();

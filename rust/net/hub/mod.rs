@@ -25,6 +25,7 @@
 //! signal its `Wake`, as do threads that push completions, drop frames, and bring in cold slices.
 
 mod acceptor;
+mod anew;
 mod answers;
 mod arrivals;
 mod brokers;
@@ -151,6 +152,8 @@ pub enum Event<T> {
         token: u64,
         is_granted: bool,
     },
+    /// The thread of a hub cannot go on, for this reason, nor can the broker.
+    Failed(String),
 }
 
 struct Visit {
@@ -215,6 +218,8 @@ pub struct Hub<T> {
     sent_bytes: u64,
     /// Who waits for memory.
     short: Short,
+    /// The charges of all its connections together.
+    charged: usize,
     visit: Option<Visit>,
     in_turn: bool,
     /// Requests were handed out since the last `Served`.
@@ -274,6 +279,7 @@ impl<T> Hub<T> {
             resumed: VecDeque::new(),
             sent_bytes: 0,
             short: Short::default(),
+            charged: 0,
             visit: None,
             in_turn: false,
             serving: false,
@@ -435,16 +441,6 @@ impl<T> Hub<T> {
         self.resumed.clear();
         self.visit = None;
         self.completions.sent();
-    }
-
-    /// Closes all connections, for a reason.
-    pub fn end_all(&mut self, reason: &str) {
-        for id in self.connections.ids() {
-            if let Some(connection) = self.connections.take(id) {
-                self.end(connection, Some(reason.to_owned()));
-            }
-        }
-        self.wake.signal();
     }
 
     /// Ends the wait of the thread that serves the hub.

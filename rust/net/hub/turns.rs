@@ -92,7 +92,7 @@ impl<T> Hub<T> {
         }
     }
 
-    fn end_turn(&mut self) {
+    pub(super) fn end_turn(&mut self) {
         self.in_turn = false;
         if self.number > 0 {
             self.joint.works(self.number, false);
@@ -392,7 +392,7 @@ impl<T> Hub<T> {
     }
 
     /// Brings the budget up to date with the connection's unsent answers.
-    pub(super) fn account(&self, connection: &mut Connection) {
+    pub(super) fn account(&mut self, connection: &mut Connection) {
         let bytes = connection.output.memory_bytes()
             + connection.slot_bytes
             + connection.transport.memory_bytes();
@@ -400,6 +400,7 @@ impl<T> Hub<T> {
             self.shared
                 .budget
                 .answers_changed(connection.charged, bytes);
+            self.charged = self.charged + bytes - connection.charged;
             if bytes < connection.charged && self.short.has_waiters() {
                 self.wake.signal();
             }
@@ -413,15 +414,33 @@ impl<T> Hub<T> {
         connection.transport.close();
         self.time(&mut connection);
         self.shared.budget.answers_changed(connection.charged, 0);
-        self.connections.remove(connection.id);
-        self.forget_reservations(connection.id);
-        self.acceptor.lock().left(&connection.origin);
+        self.charged -= connection.charged;
+        let Connection {
+            id,
+            origin,
+            client_id,
+            ..
+        } = *connection;
+        self.is_gone(id, origin, client_id, reason);
+    }
+
+    /// A connection is no more, and is told so.
+    pub(super) fn is_gone(
+        &mut self,
+        connection: u64,
+        origin: Arc<Origin>,
+        client_id: Option<Arc<str>>,
+        reason: Option<String>,
+    ) {
+        self.connections.remove(connection);
+        self.forget_reservations(connection);
+        self.acceptor.lock().left(&origin);
         self.joint.left(self.number);
         self.events.push_back(Event::Disconnected(Disconnected {
-            connection: connection.id,
+            connection,
             reason,
-            origin: Arc::clone(&connection.origin),
-            client_id: connection.client_id.clone(),
+            origin,
+            client_id,
         }));
     }
 }

@@ -1,4 +1,4 @@
-//! `Hub` and `Disconnected`.
+//! `Hub`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 
 use super::completions::{Completion, Completions, Outcome};
 use super::direct::{self, Direct, Lease, Terms, Turn, Unacknowledged};
+use super::disconnected::Disconnected;
 use super::measured::{self, ApiFigures};
 use super::request::Request;
 use super::session::{Lent, SessionLoan};
@@ -20,10 +21,13 @@ use crate::direct::serving::Threads;
 use crate::net::admission::Api;
 use crate::net::hub::{self, Event};
 use crate::net::limits::{ConnectionLimits, Limits, connections_of_descriptors};
-use crate::net::listeners::Origin;
 use crate::net::rate::Window;
+use crate::py::errors::kafka_error;
 use crate::py::log::{Log, Reader, Written};
 use crate::py::traffic::TopicTraffic;
+
+/// `UnknownServerError`: a mistake of ours.
+const UNKNOWN: i16 = -1;
 
 /// The hubs as requests share them. The lock of one is held only for a moment, never while a Python object is made or dropped (a collection of garbage may
 /// drop a request, which takes the lock), and never by a thread that waits to be attached to Python.
@@ -98,11 +102,12 @@ impl Hub {
     /// What the loop gets of an event that nobody has served.
     fn told(&self, py: Python<'_>, event: Event<Outcome>) -> PyResult<Py<PyAny>> {
         Ok(match event {
+            Event::Failed(reason) => return Err(kafka_error(UNKNOWN, reason)),
             Event::Request(incoming) => Py::new(py, Request::new(&self.hubs, incoming))?.into_any(),
             Event::Completion(completion) => {
                 Py::new(py, Completion::new(py, completion))?.into_any()
             }
-            Event::Disconnected(event) => Py::new(py, Disconnected { event })?.into_any(),
+            Event::Disconnected(event) => Py::new(py, Disconnected::new(event))?.into_any(),
             Event::Served => self.served.clone_ref(py).into_any(),
             Event::Reserved { token, is_granted } => {
                 Py::new(py, Completion::reserved(py, token, is_granted))?.into_any()
@@ -428,6 +433,14 @@ impl Hub {
         }
     }
 
+    /// Has a thread beside the loop panic, for tests.
+    fn _panic_in_thread(&self, place: usize) -> PyResult<()> {
+        let hub = self.hubs.others().get(place);
+        let hub = hub.ok_or_else(|| PyValueError::new_err("there is no such thread"))?;
+        hub.lock().fail("a turn that was asked to".to_owned());
+        Ok(())
+    }
+
     #[getter]
     fn threads(&self) -> Vec<(usize, u64)> {
         self.hubs.threads()
@@ -456,44 +469,5 @@ fn window(samples: usize, size_ms: u64) -> Window {
     Window {
         samples: samples.max(1),
         size_ms: size_ms.max(1),
-    }
-}
-
-#[pyclass(frozen, module = "ottla._core")]
-pub struct Disconnected {
-    event: hub::Disconnected,
-}
-
-impl Disconnected {
-    fn origin(&self) -> &Origin {
-        &self.event.origin
-    }
-}
-
-#[pymethods]
-impl Disconnected {
-    #[getter]
-    fn connection_id(&self) -> u64 {
-        self.event.connection
-    }
-
-    #[getter]
-    fn reason(&self) -> Option<&str> {
-        self.event.reason.as_deref()
-    }
-
-    #[getter]
-    fn client_id(&self) -> Option<&str> {
-        self.event.client_id.as_deref()
-    }
-
-    #[getter]
-    fn peer_address(&self) -> (String, u16) {
-        address(self.origin().peer)
-    }
-
-    #[getter]
-    fn listener(&self) -> &str {
-        &self.origin().listener
     }
 }
