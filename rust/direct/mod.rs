@@ -18,7 +18,7 @@
 //! | the leases ([`leases`]) | shared | snapshots: who looks one up waits for nobody |
 //! | whether a lease holds ([`gate`]) | shared | asked by an append, and where a high watermark is moved |
 //! | who may do what under a lease ([`rights`]) | shared | snapshots, as the leases |
-//! | the log | shared | a lock a log; who finds it taken hands the request on |
+//! | the log | shared | a lock a log; who finds it taken waits 100 microseconds, then hands the request on |
 //! | waiting Fetches ([`parked`]) | shared | a line a lease, one heap of deadlines, a lock a Fetch |
 //! | waiting Produces ([`others`]) | shared | a line a lease |
 //! | fetch sessions that are lent ([`sessions`]) | shared | a lock a session; who looks one up holds none |

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::gate::Gate;
 use super::others::Others;
 use super::parked::Line;
 use super::rights::Rights;
 use crate::log::{AppendInfo, Log, home};
+
+/// An append of another thread takes a few microseconds, the write of its turn about twenty, and a request that is
+/// handed on to Python about a hundred. Longer than this a log is not waited for: its disk may stand still.
+const PATIENCE: Duration = Duration::from_micros(100);
 
 /// What was decided about a partition. Another value is another lease: Python ends the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +87,9 @@ impl<O> Lease<O> {
     pub(super) fn append(&self, records: &mut [u8]) -> Option<AppendInfo> {
         let is_over = || self.gate.is_over();
         let (epoch, now_ms) = (self.terms.leader_epoch, home::now_ms());
-        let appended = self.log.append_unless(is_over, records, epoch, now_ms);
+        let appended = self
+            .log
+            .append_unless(is_over, PATIENCE, records, epoch, now_ms);
         // The log leaves refused records as they came, and Python finds the same error.
         appended.ok().flatten()
     }

@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_hook};
 use std::sync::{Arc, Once, OnceLock};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
@@ -121,6 +122,12 @@ impl<T> Watched<T> {
 
     pub fn try_lock(&self) -> Option<Held<'_, T>> {
         self.lock.try_lock().map(|guard| self.held(guard))
+    }
+
+    /// As `try_lock`, but a lock that is taken is waited for, for so long at most.
+    pub fn try_lock_for(&self, patience: Duration) -> Option<Held<'_, T>> {
+        let guard = self.lock.try_lock_for(patience);
+        guard.map(|guard| self.held(guard))
     }
 
     #[inline]

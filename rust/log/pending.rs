@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::ops::DerefMut;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::append::{AppendInfo, AppendOrigin, When};
 use super::error::{LogError, Result};
@@ -95,10 +96,12 @@ impl Log {
     }
 
     /// As [`append_at_once`](Log::append_at_once) of a client's batch [in a turn](When::InTurn). None, with nothing
-    /// done, if `is_over` is true when nobody else writes to the log any more.
+    /// done, if `is_over` is true when nobody else writes to the log any more, or if somebody else does for longer than
+    /// `patience`.
     pub fn append_unless(
         &self,
         is_over: impl FnOnce() -> bool,
+        patience: Duration,
         records: &mut [u8],
         leader_epoch: i32,
         now_ms: i64,
@@ -106,7 +109,7 @@ impl Log {
         if !self.appends_at_once(records) {
             return Ok(None);
         }
-        let Some(mut writer) = self.writer.try_lock() else {
+        let Some(mut writer) = self.writer.try_lock_for(patience) else {
             return Ok(None);
         };
         if is_over() {
@@ -223,6 +226,8 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::log::LogConfig;
     use crate::log::home::now_ms;
@@ -291,10 +296,35 @@ mod tests {
         let log = folder.open(LogConfig::default(), true);
         let append = |is_over: bool| {
             let mut records = batch(&["v"], 1000);
-            let appended = log.append_unless(|| is_over, &mut records, 0, 1000);
+            let appended = log.append_unless(|| is_over, Duration::ZERO, &mut records, 0, 1000);
             appended.unwrap().map(|info| info.base_offset)
         };
         assert_eq!([false, true, false].map(append), [Some(0), None, Some(1)]);
+    }
+
+    #[test]
+    fn a_log_that_somebody_writes_to_is_waited_for_a_moment() {
+        let folder = Folder::new();
+        let log = folder.open(LogConfig::default(), true);
+        let append = |patience: Duration| {
+            let mut records = batch(&["v"], 1000);
+            let appended = log.append_unless(|| false, patience, &mut records, 0, 1000);
+            appended.unwrap().map(|info| info.base_offset)
+        };
+        let held = log.writer.lock();
+        assert_eq!(append(Duration::ZERO), None);
+        thread::scope(|scope| {
+            let appended = scope.spawn(|| append(Duration::from_secs(60)));
+            // Who does not wait is done by then.
+            for _ in 0..10_000 {
+                if appended.is_finished() {
+                    break;
+                }
+                thread::yield_now();
+            }
+            drop(held);
+            assert_eq!(appended.join().unwrap(), Some(0));
+        });
     }
 
     #[test]

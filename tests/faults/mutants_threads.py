@@ -76,6 +76,13 @@ MUTANTS = (
         cargo=("net::hub::anew::",),
     ),
     Mutant(
+        "threads.wait-for-no-log",
+        "rust/log/pending.rs",
+        "self.writer.try_lock_for(patience)",
+        "self.writer.try_lock_for(patience * 0)",
+        cargo=("log::pending::tests::a_log_that_somebody_writes_to_is_waited_for_a_moment",),
+    ),
+    Mutant(
         "threads.the-last-one-asked-makes-room",
         "rust/net/hub/search.rs",
         "self.best = self.best.max(own);",
