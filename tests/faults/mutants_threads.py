@@ -36,15 +36,22 @@ MUTANTS = (
     Mutant(
         "threads.all-that-come-together-go-to-one",
         "rust/net/hub/joint.rs",
-        "*count <= fewest + fewest / 8 + 2",
+        "*count <= fewest + fewest / 8 + slack",
         "*count < usize::MAX",
         cargo=("net::hub::joint::tests::many_that_come_together_are_divided",),
     ),
     Mutant(
+        "threads.short-connections-go-to-all",
+        "rust/net/hub/joint.rs",
+        "2 + gone.sum::<u64>() as usize / 64",
+        "2 + gone.sum::<u64>() as usize * 0",
+        cargo=("net::hub::joint::tests::short_connections_go_round_a_long_one",),
+    ),
+    Mutant(
         "threads.a-turn-that-goes-on-is-no-work",
         "rust/net/hub/work.rs",
-        "(ended_us + goes_on_us)",
-        "(ended_us + goes_on_us * 0)",
+        "(self.turns_us.sum(now_us) + goes_on_us)",
+        "(self.turns_us.sum(now_us) + goes_on_us * 0)",
         cargo=("net::hub::work::", f"{_BESIDE}who_comes_goes_to_the_thread_that_has_worked_least"),
     ),
     Mutant(

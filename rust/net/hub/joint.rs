@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::acceptor::Entry;
 use super::search::{Idleness, Search, Task};
-use super::work::Work;
+use super::work::{LastSecond, Work};
 use super::*;
 
 /// Threads whose work in the last second is in the same step have worked equally: one twentieth of it.
@@ -24,6 +24,8 @@ struct Place {
     /// Its connections, and those on their way to it.
     connections: AtomicUsize,
     work: Work,
+    /// Connections that have left it.
+    gone: LastSecond,
     /// It has a part in the search for an idle connection.
     searches: AtomicBool,
     wake: Arc<Wake>,
@@ -49,6 +51,7 @@ impl<T> Joint<T> {
             arrivals: Mutex::default(),
             connections: AtomicUsize::new(0),
             work: Work::default(),
+            gone: LastSecond::default(),
             searches: AtomicBool::new(false),
             wake: Arc::clone(wake),
         });
@@ -82,7 +85,8 @@ impl<T> Joint<T> {
     /// it is the one with the fewest connections, and of those any.
     ///
     /// The work of a connection shows when it has spoken for a while. So that many that come together do not all go to
-    /// the same thread, one with an eighth and two more connections than the fewest is not chosen.
+    /// the same thread, one with an eighth and a few more connections than the fewest is not chosen. Where many leave
+    /// soon, what the others do is known, and the few are more.
     fn choose(&self, now_us: u64) -> usize {
         let others = self.places.iter().enumerate().skip(1);
         let counts = others.map(|(number, place)| {
@@ -91,7 +95,9 @@ impl<T> Joint<T> {
         });
         let mut counts: Vec<_> = counts.collect();
         let fewest = counts.iter().map(|(_, count, _)| *count).min().unwrap_or(0);
-        counts.retain(|(_, count, _)| *count <= fewest + fewest / 8 + 2);
+        let gone = self.places.iter().map(|place| place.gone.sum(now_us));
+        let slack = 2 + gone.sum::<u64>() as usize / 64;
+        counts.retain(|(_, count, _)| *count <= fewest + fewest / 8 + slack);
         let least = counts.iter().map(|(_, count, work)| (*work, *count)).min();
         counts.retain(|(_, count, work)| Some((*work, *count)) == least);
         let choice = self.choices.fetch_add(1, Ordering::Relaxed);
@@ -126,6 +132,9 @@ impl<T> Joint<T> {
     pub fn left(&self, number: usize) {
         if let Some(place) = self.places.get(number) {
             place.connections.fetch_sub(1, Ordering::Relaxed);
+            if number > 0 {
+                place.gone.add(self.now_us(), 1);
+            }
         }
     }
 
@@ -240,5 +249,39 @@ mod tests {
         assert!(counts.clone().max() <= Some(26), "{:?}", joint.threads());
         assert_eq!(counts.sum::<usize>(), 60);
         assert!(joint.threads()[1].0 > joint.threads()[0].0);
+    }
+
+    /// Ten thousand connections a second, each with one request, beside one that takes half of a thread.
+    #[test]
+    fn short_connections_go_round_a_long_one() {
+        const ARRIVAL_US: u64 = 100;
+        let joint = joint([(1, 0), (0, 0), (0, 0)]);
+        let mut open = VecDeque::new();
+        let mut worked_us = [0; 3];
+        let mut works = |thread: usize, now_us: u64, took_us: u64| {
+            joint.places[1 + thread].work.begins(now_us);
+            joint.places[1 + thread].work.ends(now_us + took_us);
+            if now_us >= 2_000_000 {
+                worked_us[thread] += took_us;
+            }
+        };
+        for arrival in 0..40_000 {
+            let now_us = arrival * ARRIVAL_US;
+            works(0, now_us, ARRIVAL_US / 2);
+            let number = joint.choose(now_us);
+            let count = &joint.places[number].connections;
+            count.fetch_add(1, Ordering::Relaxed);
+            works(number - 1, now_us, 90);
+            open.push_back(number);
+            if open.len() > 10 {
+                let number = open.pop_front().unwrap();
+                let place = &joint.places[number];
+                place.connections.fetch_sub(1, Ordering::Relaxed);
+                place.gone.add(now_us, 1);
+            }
+        }
+        let mean_us = worked_us.iter().sum::<u64>() / 3;
+        let most_us = worked_us.iter().max().unwrap();
+        assert!(most_us * 10 <= mean_us * 12, "{worked_us:?}");
     }
 }

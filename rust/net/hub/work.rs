@@ -1,4 +1,5 @@
-//! How long a thread that serves has worked in the last second: the time that its turns took.
+//! How much there was in the last second, and how long a thread that serves has worked in it: the time that its turns
+//! took.
 //!
 //! Its owner alone changes it, and others read it without a lock. It is exact to a tenth of a second. A turn that goes
 //! on counts, so that a thread that waits for a disk is no idle one.
@@ -8,14 +9,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SECOND_US: u64 = 1_000_000;
 const PARTS: u64 = 10;
 const PART_US: u64 = SECOND_US / PARTS;
-/// A place has the number of its part above these bits, and the time below.
-const TIME_BITS: u32 = 32;
+/// A place has the number of its part above these bits, and the sum below.
+const SUM_BITS: u32 = 32;
 const NEVER: u64 = u64::MAX;
+
+/// A sum of what was added in the last second. If several threads add at once, some of it may be missing.
+#[derive(Debug, Default)]
+pub(super) struct LastSecond {
+    /// The last parts of a second, each in the place that its number says.
+    parts: [AtomicU64; PARTS as usize],
+}
+
+impl LastSecond {
+    pub fn add(&self, now_us: u64, value: u64) {
+        let number = now_us / PART_US;
+        let place = &self.parts[(number % PARTS) as usize];
+        let before = place.load(Ordering::Relaxed);
+        let sum = match before >> SUM_BITS == number {
+            true => sum_of(before) + value,
+            false => value,
+        };
+        place.store(number << SUM_BITS | sum, Ordering::Relaxed);
+    }
+
+    pub fn sum(&self, now_us: u64) -> u64 {
+        let number = now_us / PART_US;
+        let parts = self.parts.iter().map(|place| place.load(Ordering::Relaxed));
+        let is_young = |part: &u64| (part >> SUM_BITS) + PARTS > number;
+        parts.filter(is_young).map(sum_of).sum()
+    }
+}
+
+fn sum_of(part: u64) -> u64 {
+    part & ((1 << SUM_BITS) - 1)
+}
 
 #[derive(Debug)]
 pub(super) struct Work {
-    /// The last parts of a second, each in the place that its number says.
-    parts: [AtomicU64; PARTS as usize],
+    turns_us: LastSecond,
     /// When the turn began that goes on.
     began_us: AtomicU64,
 }
@@ -23,7 +54,7 @@ pub(super) struct Work {
 impl Default for Work {
     fn default() -> Self {
         Self {
-            parts: Default::default(),
+            turns_us: LastSecond::default(),
             began_us: AtomicU64::new(NEVER),
         }
     }
@@ -40,32 +71,14 @@ impl Work {
             return;
         }
         let took_us = now_us.saturating_sub(began_us).min(SECOND_US);
-        let number = now_us / PART_US;
-        let place = &self.parts[(number % PARTS) as usize];
-        let before = place.load(Ordering::Relaxed);
-        let before_us = match before >> TIME_BITS == number {
-            true => time_of(before),
-            false => 0,
-        };
-        place.store(
-            number << TIME_BITS | (before_us + took_us),
-            Ordering::Relaxed,
-        );
+        self.turns_us.add(now_us, took_us);
     }
 
     /// The time that turns took in the last second, in microseconds.
     pub fn last_second_us(&self, now_us: u64) -> u64 {
-        let number = now_us / PART_US;
-        let parts = self.parts.iter().map(|place| place.load(Ordering::Relaxed));
-        let is_young = |part: &u64| (part >> TIME_BITS) + PARTS > number;
-        let ended_us: u64 = parts.filter(is_young).map(time_of).sum();
         let goes_on_us = now_us.saturating_sub(self.began_us.load(Ordering::Relaxed));
-        (ended_us + goes_on_us).min(SECOND_US)
+        (self.turns_us.sum(now_us) + goes_on_us).min(SECOND_US)
     }
-}
-
-fn time_of(part: u64) -> u64 {
-    part & ((1 << TIME_BITS) - 1)
 }
 
 #[cfg(test)]
