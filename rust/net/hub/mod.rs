@@ -19,6 +19,7 @@
 //! | [`Hub`] itself | one thread's | epoll set, timer, connections, turn, waiters for memory, cold slices, meter |
 //! | [`Acceptor`] | all threads', behind a lock | listeners, connections by listener and by address, rates |
 //! | [`Joint`] | all threads', behind locks | connections on their way to a thread, events on their way to the loop |
+//! | | atomics that one thread changes | each thread's connections and work, by which the next connection is placed |
 //! | [`Shared`] | all threads' | budget and pool, which count with atomics; limits and APIs, which nobody changes |
 //!
 //! A hub is locked while its thread works in it, and by threads that answer a request of one of its connections. They
