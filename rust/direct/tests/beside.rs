@@ -81,10 +81,10 @@ fn the_loop_ends_a_turn_of_which_it_has_to_hear() {
 fn a_lease_that_ends_in_the_middle_of_a_threads_turn() {
     let TwoThreads { storage, logs, rig } = &TwoThreads::beside(1);
     for lease in rig.direct.leases.all() {
-        rig.direct.end(&rig.hub, &lease);
+        assert!(rig.direct.end(&rig.hub, &lease).is_empty());
     }
     let lease = rig.grant(Terms {
-        acknowledges_all: true,
+        accepts_all: true,
         ..TERMS
     });
     let mut client = rig.connect();
@@ -96,7 +96,7 @@ fn a_lease_that_ends_in_the_middle_of_a_threads_turn() {
     client.send(PRODUCE, 8, &asked.body());
     written.wait_until_reached();
     // Others have been in sync since.
-    rig.direct.end(&rig.hub, &lease);
+    assert!(rig.direct.end(&rig.hub, &lease).is_empty());
     written.go_on();
     eventually(|| !rig.python.unacknowledged.lock().is_empty());
     assert_eq!((logs[0].end_offset(), logs[0].high_watermark()), (2, 1));
