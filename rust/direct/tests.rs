@@ -399,6 +399,7 @@ fn what_a_lease_acknowledges_alone_waits_for_others_when_it_has_ended() {
     let mut client = rig.connect();
     *rig.python.to_end.lock() = Some(lease);
     // In the turn of the append, somebody comes whom it has to wait for.
+    rig.python.others_are_in_sync.store(true, Ordering::Release);
     let all = Produce {
         acks: -1,
         ..Produce::default()

@@ -96,6 +96,7 @@ fn a_lease_that_ends_in_the_middle_of_a_threads_turn() {
     client.send(PRODUCE, 8, &asked.body());
     written.wait_until_reached();
     // Others have been in sync since.
+    rig.python.others_are_in_sync.store(true, Ordering::Release);
     assert!(rig.direct.end(&rig.hub, &lease).is_empty());
     written.go_on();
     eventually(|| !rig.python.unacknowledged.lock().is_empty());

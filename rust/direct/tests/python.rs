@@ -14,6 +14,8 @@ pub struct Python {
     pub unacknowledged: Mutex<Vec<Appended<&'static str>>>,
     /// Why threads could not go on.
     pub failures: Mutex<Vec<String>>,
+    /// Others have come to be in sync: the high watermark is not the end of the log any more.
+    pub others_are_in_sync: AtomicBool,
     pub stop: AtomicBool,
 }
 
@@ -46,8 +48,9 @@ pub fn serve(direct: &Direct<&'static str>, hub: &Shared, python: &Python) {
                     for written in direct.written(&mut turn) {
                         let lease = written.lease;
                         assert_eq!(lease.owner, "owner");
-                        // Of the partition, whatever became of the lease; but who may have none has others in sync.
-                        let is_alone = lease.terms.is_alone && !direct.leases.is_empty();
+                        // Of the partition, whatever became of the lease.
+                        let others = python.others_are_in_sync.load(Ordering::Acquire);
+                        let is_alone = lease.terms.is_alone && !others;
                         if is_alone && lease.log.advance_high_watermark() {
                             let leases = direct.leases.all();
                             leases.iter().for_each(|one| direct.advanced(hub, one));
