@@ -165,7 +165,8 @@ impl<O> Direct<O> {
     pub fn grant<T>(&self, hubs: &Hubs<T>, lease: Lease<O>) -> Arc<Lease<O>> {
         let lease = Arc::new(lease);
         if let Some(before) = self.leases.put(&lease) {
-            // Whoever grants a lease ends the one before, so none waits. If one does, it is sent again.
+            // Python ends a lease before it grants another, so no Produce waits here. After this error a client sends
+            // its records again.
             for waiting in self.over(hubs, &before) {
                 waiting.answer_at(hubs, NOT_LEADER_OR_FOLLOWER);
             }

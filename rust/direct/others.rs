@@ -100,7 +100,7 @@ impl Others {
         (late, waiting.looked_at)
     }
 
-    /// Nobody waits any more. Returns those who did.
+    /// From now on no Produce waits. Returns those that did.
     fn close(&self) -> VecDeque<Produce> {
         let mut waiting = self.0.lock();
         waiting.is_closed = true;
