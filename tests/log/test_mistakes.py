@@ -107,7 +107,7 @@ def test_settings_can_be_looked_at() -> None:
 
 def test_what_is_not_installed_is_named(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"this needs the package pyarrow, which is not installed; .* extra 'arrow'"):
+    with pytest.raises(ImportError, match=r"pyarrow, which is not installed: pip install 'ottla\[arrow\]'"):
         list(log.columns())
 
 

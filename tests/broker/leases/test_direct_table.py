@@ -99,6 +99,7 @@ FETCH_ERRORS = {
     "UnknownTopicOrPartition": "partition is known, this broker leads it, its directory is in use",
     "UnsupportedVersion": "version is 4 or later (batches are read as they are stored)",
     "UnsupportedCompressionType": "version is 10 or later, where the topic is compressed with zstd",
+    "OffsetOutOfRange": "leader epoch is not told or the same; no epoch of a last record",
     "TopicAuthorizationFailed": MAY_READ,
     "FetchSessionIdNotFound": "no session, or one that Python has lent, in its epoch, with nothing of it waiting",
     "InvalidFetchSessionEpoch": "no session, or one that Python has lent, in its epoch, with nothing of it waiting",
