@@ -79,7 +79,7 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "ottla.config.ciphers")
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     for action in (lambda: ENCODER.encode(NAME, "x"), lambda: ENCODER.decode(NAME, text)):
-        with pytest.raises(ConfigError, match="pip install cryptography"):
+        with pytest.raises(ConfigError, match=r"pip install 'ottla\[passwords\]'"):
             action()
 
 

@@ -20,7 +20,7 @@ def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_without_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.setattr(zookeeper, "find_spec", lambda name: None)
-    with pytest.raises(LocalClusterError, match=r"one of the extra 'spark'; or name a ZooKeeper"):
+    with pytest.raises(LocalClusterError, match=r"pip install 'ottla\[spark\]'\); or name a ZooKeeper"):
         zookeeper.find_jars()
     (tmp_path / "jars").mkdir()
     for name in ("zookeeper-3.9.jar", "zookeeper-jute-3.9.jar", "slf4j-api-2.jar", "spark-core.jar"):

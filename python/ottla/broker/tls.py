@@ -378,7 +378,8 @@ class _Settings:
         except ImportError:
             raise self.wrong(
                 setting,
-                f"{found.place}: the key is encrypted, which needs the package cryptography: pip install cryptography",
+                f"{found.place}: the key is encrypted, which needs the package cryptography: "
+                "pip install 'ottla[security]'",
             ) from None
         try:
             key = serialization.load_pem_private_key(keys[0].encode(), password.encode())

@@ -123,7 +123,9 @@ def read_pkcs12(where: str, content: bytes, password: str | None, setting: str) 
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
-        raise ValueError(f"{where}: PKCS12 files need the package cryptography: pip install cryptography") from None
+        raise ValueError(
+            f"{where}: PKCS12 files need the package cryptography: pip install 'ottla[security]'"
+        ) from None
     try:
         found = pkcs12.load_pkcs12(content, None if password is None else password.encode())
     except ValueError as problem:

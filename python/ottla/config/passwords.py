@@ -130,7 +130,7 @@ def _cipher(key_factory: str, cipher: str, secret: str, key_bits: int, salt: byt
         from ottla.config.ciphers import Cipher
     except ImportError as error:
         raise ConfigError(
-            SECRET, f"stored passwords need the package cryptography ({error}): pip install cryptography"
+            SECRET, f"stored passwords need the package cryptography ({error}): pip install 'ottla[passwords]'"
         ) from error
     return Cipher(cipher, key_factory, secret.encode(), key_bits, salt, iterations)
 

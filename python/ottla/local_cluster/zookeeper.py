@@ -75,7 +75,7 @@ def find_jars() -> list[Path]:
         if any(jar.name.startswith("zookeeper-jute") for jar in found):
             return list(dict.fromkeys(found))
     raise LocalClusterError(
-        "there are no jars of ZooKeeper here: the package pyspark brings some, which is one of the extra 'spark'; or "
+        "there are no jars of ZooKeeper here: the package pyspark brings some (pip install 'ottla[spark]'); or "
         f"{INSTEAD}"
     )
 

@@ -101,6 +101,20 @@ def test_who_a_broker_is_to_others() -> None:
         ),
         ({"sasl_mechanism_inter_broker_protocol": "PLAIN"}, f"{OF_PLAIN} has no username"),
         (
+            {
+                "sasl_mechanism_inter_broker_protocol": "PLAIN",
+                OF_PLAIN: f'{PLAIN} required username="admin" password="p" user_admin="q";',
+            },
+            "could not connect to itself: its username is 'admin', and user_admin is another password",
+        ),
+        (
+            {
+                "sasl_mechanism_inter_broker_protocol": "PLAIN",
+                OF_PLAIN: f'{PLAIN} required username="admin" password="p" user_bob="p";',
+            },
+            "could not connect to itself: its username is 'admin', and user_admin is missing",
+        ),
+        (
             {"sasl_mechanism_inter_broker_protocol": "SCRAM-SHA-256"},
             "listener.name.sasl.scram-sha-256.sasl.jaas.config is missing, which says who this broker is",
         ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import tls
-from ottla.broker.authentication import oauthbearer
+from ottla.broker.authentication import oauthbearer, plain
 from ottla.broker.authentication.listeners import of_listener
 from ottla.broker.authentication.logins import login, name_of, setting_of
 from ottla.client import jaas, oauth, tokens
@@ -109,7 +109,14 @@ def _login(config: BrokerConfig, endpoint: Endpoint) -> _Login:
                 setting,
                 f"brokers talk to each other through the listener {endpoint}: {found.place} has no {option}: {example}",
             )
-    return {"mechanism": mechanism, "username": found.options["username"], "password": found.options["password"]}
+    username, password = found.options["username"], found.options["password"]
+    if mechanism == plain.NAME and sasl.passwords.get(username) != password:
+        raise ConfigError(
+            setting,
+            f"listener {endpoint}: {found.place}: this broker could not connect to itself: its username is "
+            f"{username!r}, and user_{username} is {'another password' if username in sasl.passwords else 'missing'}",
+        )
+    return {"mechanism": mechanism, "username": username, "password": password}
 
 
 def _tokens(config: BrokerConfig, endpoint: Endpoint) -> TokenSource:

@@ -84,8 +84,8 @@ def _check_library(endpoint: Endpoint, setting: str) -> None:
     except ImportError:
         raise ConfigError(
             setting,
-            f"listener {endpoint}: tokens that are signed need the packages PyJWT and cryptography: pip install "
-            "PyJWT cryptography",
+            f"listener {endpoint}: tokens that are signed need the packages PyJWT and cryptography: "
+            "pip install 'ottla[security]'",
         ) from None
     del cryptography
 
