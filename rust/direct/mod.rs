@@ -91,6 +91,7 @@
 //! | Fetch | no quotas | broker |
 
 mod fetch;
+pub mod followers;
 mod gate;
 mod leases;
 mod others;

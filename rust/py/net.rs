@@ -6,6 +6,7 @@ mod direct;
 mod disconnected;
 mod fetch;
 mod fetch_row;
+mod follower;
 mod hub;
 mod measured;
 mod produce;
@@ -28,6 +29,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<hub::Hub>()?;
     module.add_class::<direct::Terms>()?;
     module.add_class::<direct::Lease>()?;
+    module.add_class::<follower::Follower>()?;
     module.add_class::<direct::Unacknowledged>()?;
     module.add_class::<session::SessionLoan>()?;
     module.add_class::<disconnected::Disconnected>()?;

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla import _core
+from ottla._core import Follower
 from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.tree import Tree
@@ -64,8 +65,11 @@ def lag(partition: Partition, *followers: int) -> None:
     """These followers are behind for too long, and the others are not."""
     assert partition.in_sync is not None
     end = partition.log.end_offset
-    for replica, one in partition.in_sync.followers.items():
-        one.end_offset, one.caught_up_ms = (-1, None) if replica in followers else (end, 0)
+    followers_of = partition.in_sync.followers
+    for replica in followers_of:
+        one = followers_of[replica] = Follower(None)
+        if replica not in followers:
+            one.fetched(end, 0, end, 0)
     leading.look_at_followers(partition, LAG_MS - 1, LAG_MS)
 
 

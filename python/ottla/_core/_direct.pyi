@@ -38,6 +38,33 @@ class Lease:
     def watch(self, is_watched: bool) -> None: ...  # somebody waits for the high watermark: Python ends such turns
 
 @final
+class Follower:
+    """A follower as its leader knows it in one leader epoch, by its Fetches. Safe from any thread.
+
+    Offsets are -1 and times None before there is one; `caught_up_ms`, when it last had all that the leader had, begins
+    with what is given.
+    """
+
+    def __new__(cls, caught_up_ms: int | None) -> Self: ...
+    # Where its log ended and started at its last Fetch
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def start_offset(self) -> int: ...
+    @property
+    def caught_up_ms(self) -> int | None: ...
+    is_member: bool  # it is in the ISR, or may be in it by now
+    is_refused: bool  # the controller did not take it in a moment ago: it is not near, whatever it fetches
+    @property
+    def is_near(self) -> bool: ...  # it caught up within the time that followers may lag, as far as was looked
+    # It asked for records from `end_offset` on, while the leader's log ended at `leader_end_offset`
+    def fetched(self, end_offset: int, start_offset: int, leader_end_offset: int, now_ms: int) -> None: ...
+    def caught_up(self, at_ms: int) -> None: ...
+    def went_away(self) -> None: ...  # it is not near until it catches up again
+    def look(self, now_ms: int, lag_max_ms: int) -> bool: ...  # Returns whether it is near, and notes that
+    def has(self, offset: int) -> bool: ...  # whether its log has the offset, or ends there, as far as it has told
+
+@final
 class Unacknowledged:
     """A Produce that was appended under a lease, and waits for a flush, or with acks=all for other replicas."""
 

@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ottla._core import Follower
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -66,60 +68,6 @@ class Proposal(msgspec.Struct, frozen=True, gc=False):
     version: int
 
 
-class Follower:
-    """One follower, as its Fetches tell."""
-
-    __slots__ = (
-        "caught_up_ms",
-        "end_offset",
-        "fetched_ms",
-        "is_near",
-        "is_refused",
-        "leader_end_offset",
-        "start_offset",
-    )
-
-    def __init__(self, caught_up_ms: int | None) -> None:
-        #: Where its log ended and started at its last Fetch.
-        self.end_offset = UNKNOWN_OFFSET
-        self.start_offset = UNKNOWN_OFFSET
-        #: When it last had all that the leader had; None: never in this epoch.
-        self.caught_up_ms = caught_up_ms
-        #: When it last fetched, and where the leader's log ended then.
-        self.fetched_ms: int | None = None
-        self.leader_end_offset = UNKNOWN_OFFSET
-        #: It caught up within the time that followers may lag, as far as was looked.
-        self.is_near = False
-        #: The controller did not take it in a moment ago: it is not near, whatever it fetches.
-        self.is_refused = False
-
-    def fetched(self, end_offset: int, start_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """It asked for records from `end_offset` on, while the leader's log ended at `leader_end_offset`."""
-        if end_offset >= leader_end_offset:
-            self.caught_up(now_ms)
-        elif self.fetched_ms is not None and end_offset >= self.leader_end_offset:
-            # It has all that there was when it asked the last time.
-            self.caught_up(self.fetched_ms)
-        self.end_offset = end_offset
-        self.start_offset = start_offset
-        self.leader_end_offset = leader_end_offset
-        self.fetched_ms = now_ms
-
-    def has(self, offset: int) -> bool:
-        """Whether its log has the offset, or ends there, as far as it has told."""
-        return self.end_offset != UNKNOWN_OFFSET and self.start_offset <= offset <= self.end_offset
-
-    def caught_up(self, at_ms: int) -> None:
-        if self.is_refused:
-            return
-        self.caught_up_ms = at_ms if self.caught_up_ms is None else max(self.caught_up_ms, at_ms)
-        self.is_near = True
-
-    def went_away(self) -> None:
-        """It is not near until it catches up again."""
-        self.caught_up_ms, self.is_near = None, False
-
-
 class InSync:
     """The followers of a partition that this broker leads, and the ISR as the controller last said it."""
 
@@ -149,6 +97,7 @@ class InSync:
         self.followers = {
             replica: Follower(now_ms if replica in isr else None) for replica in replicas if replica != leader
         }
+        self._count()
 
     @classmethod
     def of(cls, leader: int, state: PartitionState, end_offset: int, now_ms: int) -> InSync | None:
@@ -190,7 +139,7 @@ class InSync:
         for replica, one in self.followers.items():
             if replica not in self.isr and not is_alive(replica):
                 one.went_away()
-            one.is_near = one.caught_up_ms is not None and now_ms - one.caught_up_ms <= lag_max_ms
+            one.look(now_ms, lag_max_ms)
         return any(one.is_near for replica, one in self.followers.items() if replica not in self.isr)
 
     def went_away(self, follower: int) -> bool:
@@ -238,7 +187,16 @@ class InSync:
 
     def _propose(self, isr: tuple[int, ...]) -> Proposal:
         self.proposed = Proposal(self.leader_epoch, isr, self.version)
+        self._count()
         return self.proposed
+
+    def _count(self) -> None:
+        """Says to each follower whether it counts. The high watermark waits for those also who take note of Fetches
+        without asking here.
+        """
+        maximal = self.maximal_isr
+        for replica, one in self.followers.items():
+            one.is_member = replica in maximal
 
     def changed(self, leader_epoch: int, isr: tuple[int, ...], version: int) -> bool:
         """The state of the partition is another one now, of this leader epoch. False if that is no news."""
@@ -250,12 +208,14 @@ class InSync:
         self.isr = isr
         self.version = version
         self.proposed = None
+        self._count()
         return True
 
     def withdrawn(self, proposal: Proposal) -> None:
         """A change was surely not made, and nobody will make it any more."""
         if self.proposed == proposal:
             self.proposed = None
+            self._count()
 
     def refused(self, proposal: Proposal) -> bool:
         """The same of a change that the controller does not make now. A follower that it does not take in, because it
@@ -265,6 +225,7 @@ class InSync:
         if self.proposed != proposal:
             return False
         self.proposed, self.is_refused = None, True
+        self._count()
         for replica in proposal.isr:
             if replica not in self.isr and (known := self.followers.get(replica)) is not None:
                 known.went_away()
