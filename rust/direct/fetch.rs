@@ -11,8 +11,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::parked::Parked;
-use super::rights::READ;
+use super::rights::{FOLLOW, READ};
 use super::session::{Session, State};
+use super::turn::Turn;
 use super::{Direct, Lease};
 use crate::log::leader_epochs::NO_EPOCH;
 use crate::log::{FetchRange, Head, Reader};
@@ -100,9 +101,11 @@ pub(super) fn read_all<O>(parts: &[Part<O>], bytes_max: u64) -> Found<'_> {
     found
 }
 
-/// A consumer's request, without its partitions.
+/// A request, without its partitions.
 pub(super) struct Asking {
     pub ticket: Ticket,
+    /// The broker that follows; None: a consumer reads.
+    pub follower: Option<i32>,
     /// The number of the client ([`rights`](super::rights)).
     pub client: u64,
     pub reader: Reader,
@@ -113,18 +116,17 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// None if it is not a consumer's, or is wrong in itself.
+    /// None if it is neither a consumer's nor a follower's, or is wrong in itself.
     fn of(request: &FetchRequest, (ticket, client): (Ticket, u64), bytes_max: u64) -> Option<Self> {
-        let reader = match request.isolation_level {
-            READ_UNCOMMITTED => Reader::Consumer,
-            READ_COMMITTED => Reader::Committed,
+        let (follower, reader) = match (request.replica_id, request.isolation_level) {
+            (CONSUMER, READ_UNCOMMITTED) => (None, Reader::Consumer),
+            (CONSUMER, READ_COMMITTED) => (None, Reader::Committed),
+            (broker @ 0.., _) => (Some(broker), Reader::Replica),
             _ => return None,
         };
-        if request.replica_id != CONSUMER {
-            return None;
-        }
         Some(Self {
             ticket,
+            follower,
             client,
             reader,
             bytes_max: u64::try_from(request.max_bytes).ok()?.min(bytes_max),
@@ -152,21 +154,30 @@ pub(super) fn answer<O, T>(
     answers: Vec<Answer<'_>>,
 ) -> bool {
     let Some((session, state)) = session else {
-        return reply(hubs, ticket, NO_SESSION, answers);
+        return reply(hubs, ticket, (NO_SESSION, Count::BytesOut), answers);
     };
     let answers = state.news(answers);
-    reply(hubs, ticket, session.id, answers)
+    let bytes_out = match session.following {
+        Some(_) => Count::ReplicationBytesOut,
+        None => Count::BytesOut,
+    };
+    reply(hubs, ticket, (session.id, bytes_out), answers)
 }
 
 /// Sends an answer. False if it cannot be written.
-fn reply<T>(hubs: &Hubs<T>, ticket: Ticket, session_id: i32, partitions: Vec<Answer<'_>>) -> bool {
+fn reply<T>(
+    hubs: &Hubs<T>,
+    ticket: Ticket,
+    (session_id, bytes_out): (i32, Count),
+    partitions: Vec<Answer<'_>>,
+) -> bool {
     let is_measured = ticket.started_us != 0;
     let count = partitions.len();
     if is_measured && let Some(meter) = &hubs.of(ticket.connection).meter {
         let topics = partitions.iter().map(|one| one.topic);
         meter.topics.note(topics, |index, row| {
             row.add(Count::FetchRequests, 1);
-            row.add(Count::BytesOut, partitions[index].records.length());
+            row.add(bytes_out, partitions[index].records.length());
         });
     }
     let head = ResponseHead {
@@ -236,17 +247,28 @@ impl<O> Lease<O> {
 }
 
 impl<O> Direct<O> {
-    pub(super) fn serve_fetch<T>(&self, hubs: &Hubs<T>, incoming: Incoming) -> Option<Incoming> {
+    pub(super) fn serve_fetch<T>(
+        &self,
+        hubs: &Hubs<T>,
+        turn: &mut Turn<O>,
+        incoming: Incoming,
+    ) -> Option<Incoming> {
         let body = &incoming.frame[incoming.header.body_start..];
         let from = (incoming.ticket, incoming.origin.client());
-        match self.try_fetch(hubs, body, from) {
+        match self.try_fetch(hubs, turn, body, from) {
             Some(()) => None,
             None => Some(incoming),
         }
     }
 
     /// Answers a plain Fetch, or lets it wait. None if it is not plain, or only Python can answer it.
-    fn try_fetch<T>(&self, hubs: &Hubs<T>, body: &[u8], from: (Ticket, u64)) -> Option<()> {
+    fn try_fetch<T>(
+        &self,
+        hubs: &Hubs<T>,
+        turn: &mut Turn<O>,
+        body: &[u8],
+        from: (Ticket, u64),
+    ) -> Option<()> {
         let (ticket, _) = from;
         if ticket.api_version < BATCHES_SINCE || self.leases.is_empty() {
             return None;
@@ -261,9 +283,11 @@ impl<O> Direct<O> {
         }
         request.name_each_once(body);
         match (request.session_id, request.session_epoch) {
-            (NO_SESSION, WITHOUT_SESSION) => self.fetch_all(hubs, body, &request, &asking),
+            (NO_SESSION, WITHOUT_SESSION) if asking.follower.is_none() => {
+                self.fetch_all(hubs, body, &request, &asking)
+            }
             (NO_SESSION, _) | (_, ..=0) => None,
-            _ => self.fetch_in_session(hubs, body, &request, &asking),
+            _ => self.fetch_in_session(hubs, turn, body, &request, &asking),
         }
     }
 
@@ -292,6 +316,7 @@ impl<O> Direct<O> {
             bytes_max: asking.bytes_max,
             id: 0,
             session: None,
+            follows: false,
             parts: Mutex::new(parts),
         };
         self.park(hubs, parked, asking.wait, None).then_some(())
@@ -331,7 +356,11 @@ impl<O> Direct<O> {
         let lease = self.leases.get(topic, partition)?;
         let is_other_epoch = epoch != NO_EPOCH && epoch != lease.terms.leader_epoch;
         let is_too_old = lease.terms.is_zstd && asking.ticket.api_version < ZSTD_SINCE;
-        if !lease.allows(asking.client, READ) || is_other_epoch || is_too_old {
+        let (needed, is_served) = match asking.follower {
+            None => (READ, !lease.terms.is_internal),
+            Some(broker) => (FOLLOW, lease.follower(broker).is_some()),
+        };
+        if !is_served || !lease.allows(asking.client, needed) || is_other_epoch || is_too_old {
             return None;
         }
         Some(lease)

@@ -132,6 +132,7 @@ mod tests {
             accepts_all: false,
             everyone_may: true,
             is_zstd: false,
+            is_internal: false,
         };
         let lease = |topic: &str, partition| {
             Arc::new(Lease::new(topic, partition, Arc::clone(&log), terms, ()))

@@ -7,8 +7,8 @@
 //! everything to Python; the answers are the same.
 //!
 //! At the end of a turn the batches are written. If nobody in Python has to hear of that (the high watermark is the
-//! log's end, no Fetch waits in Python, no flush is due, nothing failed), the turn ends here too; else Python ends it
-//! with [`Direct::written`] and [`Direct::answer`].
+//! log's end, or what all followers have that are served here; no request waits in Python; no flush is due; nothing
+//! failed), the turn ends here too; else Python ends it with [`Direct::written`] and [`Direct::answer`].
 //!
 //! All methods may be called by several threads, which may also serve the requests of one hub at once. What is shared
 //! and what is a thread's own:
@@ -21,6 +21,7 @@
 //! | the log | shared | a lock a log; who finds it taken waits 100 microseconds, then hands the request on |
 //! | waiting Fetches ([`parked`]) | shared | a line a lease, one heap of deadlines, a lock a Fetch |
 //! | waiting Produces ([`others`]) | shared | a line a lease |
+//! | what followers have ([`followers`]) | shared, with Python | a lock a follower, held for a moment |
 //! | fetch sessions that are lent ([`sessions`]) | shared | a lock a session; who looks one up holds none |
 //! | the hub | shared | its lock, never held during an append or a read |
 //! | the turn ([`turn`]) | a thread's | nobody else sees it |
@@ -60,7 +61,7 @@
 //! | Produce | acks is 0 or 1; or all, where no flush is waited for | here, terms |
 //! | Produce | one partition | here |
 //! | Produce | partition is known, this broker leads it, its directory is in use | terms |
-//! | Produce | topic is not internal | terms |
+//! | Produce | topic is not internal | here, terms |
 //! | Produce | everyone may write; or it is known that this client may, and with producer ids | terms, here |
 //! | Produce | records are there | here |
 //! | Produce | outside of transactions (transactional id, transactional batch) | here |
@@ -75,15 +76,17 @@
 //! | Fetch | it is known whom the client's certificate stands for | here |
 //! | Fetch | version is 4 or later (batches are read as they are stored) | here |
 //! | Fetch | version is 10 or later, where the topic is compressed with zstd | here, terms |
-//! | Fetch | a consumer, not a replica | here |
+//! | Fetch | a consumer; or a follower in a session, on the connection on which Python has lent it | here |
+//! | Fetch | a follower that is in sync, starts where it did, and whose log does not part from this one | here |
+//! | Fetch | no replica is throttled, or being added | here, terms |
 //! | Fetch | the isolation level is known | here |
 //! | Fetch | no session, or one that Python has lent, in its epoch, with nothing of it waiting | here |
 //! | Fetch | the session keeps its isolation level, and has 1 to 100 partitions, all under leases | here, broker |
 //! | Fetch | no rack is named, or the broker chooses no replica by it | here, broker |
 //! | Fetch | partition is known, this broker leads it, its directory is in use | terms |
-//! | Fetch | topic is not internal | terms |
-//! | Fetch | everyone may read; or it is known that this client may | terms, here |
-//! | Fetch | leader epoch is not told or the same; no epoch of a last record | here |
+//! | Fetch | topic is not internal, or a follower asks | here, terms |
+//! | Fetch | everyone may read; or it is known that this client may read, or follow | terms, here |
+//! | Fetch | leader epoch is not told or the same; no epoch of a consumer's last record | here |
 //! | Fetch | limits are not negative | here |
 //! | Fetch | at most 1000 partitions | here |
 //! | Fetch | offset is in the log, and its place in memory | log |
@@ -127,7 +130,7 @@ use self::parked::Due;
 pub use self::produce::Appended;
 use self::serving::Rest;
 use self::sessions::Sessions;
-pub use self::terms::{Lease, Terms};
+pub use self::terms::{Followers, Lease, Terms};
 use self::turn::Ended;
 pub use self::turn::{Turn, Written};
 use crate::net::hub::{self, Event, Hubs, Incoming};
@@ -261,7 +264,7 @@ impl<O> Direct<O> {
         }
         match incoming.ticket.api_key {
             PRODUCE => self.serve_produce(hubs, turn, incoming),
-            FETCH => self.serve_fetch(hubs, incoming),
+            FETCH => self.serve_fetch(hubs, turn, incoming),
             _ => Some(incoming),
         }
     }

@@ -111,8 +111,9 @@ impl Others {
 
 impl<O> Direct<O> {
     /// Lets appends of a turn that has ended wait for other replicas. Returns those that may not wait here.
-    pub(super) fn await_others(
+    pub(super) fn await_others<T>(
         &self,
+        hubs: &Hubs<T>,
         appended: impl Iterator<Item = Appended<O>>,
     ) -> Vec<Appended<O>> {
         let (now, may_wait) = (Instant::now(), self.due.lock().may_park);
@@ -134,7 +135,14 @@ impl<O> Direct<O> {
             match one.lease.others.add(produce) {
                 Ok(None) => {}
                 Ok(Some(at)) => self.look_at(at, &one.lease),
-                Err(produce) => rest.push(produce.of(&one.lease, now)),
+                Err(produce) => {
+                    rest.push(produce.of(&one.lease, now));
+                    continue;
+                }
+            }
+            if one.info.last_offset < one.lease.log.high_watermark() {
+                // Another thread moved it, perhaps before this Produce stood in the line.
+                self.acknowledge(hubs, &one.lease);
             }
         }
         rest

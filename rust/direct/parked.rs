@@ -39,6 +39,8 @@ pub(super) struct Parked<O> {
     pub id: u64,
     /// Its session knows it as long as it waits.
     pub session: Option<Arc<Session<O>>>,
+    /// It waits for the end of logs, and not for high watermarks.
+    pub follows: bool,
     /// In the order of the request, or of the session; none once it is answered.
     pub parts: Mutex<Vec<Part<O>>>,
 }
@@ -259,7 +261,26 @@ impl<O> Direct<O> {
     /// their producers may be about to send more.
     pub fn advanced<T>(&self, hubs: &Hubs<T>, lease: &Arc<Lease<O>>) {
         self.acknowledge(hubs, lease);
-        let waiting = lease.line.0.lock().fetches.clone();
+        self.look_at_all(hubs, lease, false);
+    }
+
+    /// Answers the Fetches of followers that waited for a log to grow.
+    pub fn grown<T>(&self, hubs: &Hubs<T>, lease: &Arc<Lease<O>>) {
+        if lease.has_followers() {
+            self.look_at_all(hubs, lease, true);
+        }
+    }
+
+    /// Looks at the Fetches that wait under a lease: those of followers, or all others.
+    fn look_at_all<T>(&self, hubs: &Hubs<T>, lease: &Arc<Lease<O>>, follow: bool) {
+        let waiting: Vec<_> = {
+            let line = lease.line.0.lock();
+            let fetches = line.fetches.iter();
+            fetches
+                .filter(|one| one.follows == follow)
+                .map(Arc::clone)
+                .collect()
+        };
         for fetch in waiting {
             self.look(hubs, &fetch, Some(lease));
         }

@@ -55,7 +55,7 @@ impl<O> Direct<O> {
         }
         let lease = self.leases.get(&body[data.topic.clone()], data.partition)?;
         let terms = &lease.terms;
-        if request.acks == ACKS_ALL && !terms.accepts_all {
+        if terms.is_internal || (request.acks == ACKS_ALL && !terms.accepts_all) {
             return None;
         }
         let records = &mut body[data.records.clone()?];
@@ -89,6 +89,7 @@ impl<O> Direct<O> {
         let written: Vec<Written<O>> = turn.touched.drain(..).map(Written::of).collect();
         for one in written {
             let moved = one.is_usual().then(|| one.lease.advance()).flatten();
+            self.grown(hubs, &one.lease);
             match moved {
                 Some(true) => self.advanced(hubs, &one.lease),
                 Some(false) => {}
@@ -98,9 +99,22 @@ impl<O> Direct<O> {
         if !turn.written.is_empty() {
             return Ended::ByOthers;
         }
-        // All of it was below the high watermark while the leases held.
-        answer_all(hubs, &coded(mem::take(&mut turn.appended)));
-        Ended::Here
+        if turn.appended.iter().all(Appended::is_safe) {
+            answer_all(hubs, &coded(mem::take(&mut turn.appended)));
+            return Ended::Here;
+        }
+        turn.appended = self.answer(hubs, turn);
+        if turn.appended.is_empty() {
+            return Ended::Here;
+        }
+        // A lease has ended, or nobody may wait here.
+        for one in &turn.appended {
+            let is_it = |other: &Written<O>| Arc::ptr_eq(&other.lease, &one.lease);
+            if !turn.written.iter().any(is_it) {
+                turn.written.push(Written::of(Arc::clone(&one.lease)));
+            }
+        }
+        Ended::ByOthers
     }
 
     /// Writes what was appended since the turn began. Returns each partition that somebody else has to hear of, once.
@@ -119,7 +133,7 @@ impl<O> Direct<O> {
         let (waiting, settled): (Vec<_>, Vec<_>) =
             appended.partition(|(code, one)| *code == 0 && !one.is_safe());
         answer_all(hubs, &settled);
-        self.await_others(waiting.into_iter().map(|(_, one)| one))
+        self.await_others(hubs, waiting.into_iter().map(|(_, one)| one))
     }
 }
 

@@ -19,6 +19,8 @@ pub const READ: u8 = 1;
 pub const WRITE: u8 = 2;
 /// To write records with a producer id (IDEMPOTENT_WRITE on the cluster, until Kafka 2.8). It is of use with [`WRITE`].
 pub const WRITE_IDEMPOTENTLY: u8 = 4;
+/// To fetch as a follower (CLUSTER_ACTION on the cluster).
+pub const FOLLOW: u8 = 8;
 
 /// More clients of one partition take turns in being known.
 const CLIENTS_MAX: usize = 1024;

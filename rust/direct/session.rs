@@ -35,6 +35,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::fetch::Answer;
 use super::parked::Parked;
 use crate::log::Reader;
+use crate::replication::Quota;
 use crate::wire::fetch::FetchRequest;
 
 /// The highest epoch; the next one is 1.
@@ -47,6 +48,8 @@ pub struct Asked {
     pub offset: i64,
     pub log_start_offset: i64,
     pub bytes_max: i32,
+    /// The epoch of a follower's last record; negative: it does not say.
+    pub last_epoch: i32,
 }
 
 /// The last answer to the client about a partition, beside records; -1: it is to be told whatever there is.
@@ -80,9 +83,26 @@ pub struct Loan {
     pub entries: Vec<Entry>,
 }
 
+/// The broker that follows in a session. Python has seen its last request, on this connection.
+pub struct Following {
+    pub broker: i32,
+    pub connection: u64,
+    /// While something is throttled, Python decides what is left out.
+    pub quota: Arc<Quota>,
+}
+
+impl Following {
+    /// True if a request is one of its.
+    pub(super) fn asks(&self, broker: i32, connection: u64) -> bool {
+        (self.broker, self.connection) == (broker, connection) && !self.quota.is_used()
+    }
+}
+
 pub struct Session<O> {
     pub(super) id: i32,
     pub(super) reader: Reader,
+    /// None: a consumer reads in it.
+    pub(super) following: Option<Following>,
     /// A session that would get more is handed on.
     pub(super) partitions_max: usize,
     state: Mutex<State<O>>,
@@ -112,8 +132,18 @@ impl<O> Session<O> {
         Self {
             id,
             reader,
+            following: None,
             partitions_max,
             state: Mutex::new(state),
+        }
+    }
+
+    /// That of a broker that follows.
+    #[must_use]
+    pub fn of_follower(self, following: Following) -> Self {
+        Self {
+            following: Some(following),
+            ..self
         }
     }
 
@@ -134,20 +164,17 @@ impl<O> State<O> {
         !self.is_over && self.epoch == epoch && self.waiting.is_none()
     }
 
-    /// The partitions once a request is taken: it names some, and others leave. None if it tells the epoch of a last
-    /// record, which only Python knows what to say to.
+    /// The partitions once a request is taken: it names some, and others leave. None if a name is none.
     pub fn with(&self, body: &[u8], request: &FetchRequest) -> Option<Vec<Entry>> {
         let mut entries = self.entries.clone();
         let mut next = 0;
         for row in &request.partitions {
-            if row.last_fetched_epoch >= 0 {
-                return None;
-            }
             let asked = Asked {
                 leader_epoch: row.current_leader_epoch,
                 offset: row.fetch_offset,
                 log_start_offset: row.log_start_offset,
                 bytes_max: row.bytes_max,
+                last_epoch: row.last_fetched_epoch,
             };
             let topic = &body[row.topic.clone()];
             match find(&entries, next, topic, row.partition) {

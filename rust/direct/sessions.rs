@@ -7,8 +7,10 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::fetch::{Asking, Part, Range, answer, read_all};
+use super::followers::{Follower, now_ms};
 use super::parked::{End, Parked};
-use super::session::{Loan, Session, State};
+use super::session::{Asked, Loan, Session, State};
+use super::turn::{Turn, Written};
 use super::{Direct, Lease};
 use crate::net::hub::Hubs;
 use crate::wire::fetch::FetchRequest;
@@ -37,7 +39,54 @@ impl<O> Sessions<O> {
     }
 }
 
+/// What a follower's Fetch says of its log.
+struct Fetched {
+    follower: Arc<Follower>,
+    end_offset: i64,
+    start_offset: i64,
+    leader_end_offset: i64,
+}
+
+impl Fetched {
+    /// None if Python has to hear of it: it is not in sync, its log begins elsewhere than before, or parts from the
+    /// leader's.
+    fn of<O>(lease: &Lease<O>, broker: i32, asked: &Asked) -> Option<Self> {
+        let follower = lease.follower(broker)?;
+        let leader_end_offset = lease.log.end_offset();
+        if follower.known().start_offset != asked.log_start_offset {
+            return None;
+        }
+        if asked.last_epoch >= 0 {
+            let (epoch, end_offset) = lease.log.epoch_end_offset(asked.last_epoch)?;
+            if epoch < asked.last_epoch || end_offset < asked.offset {
+                return None;
+            }
+        }
+        Some(Self {
+            follower: Arc::clone(follower),
+            end_offset: asked.offset,
+            start_offset: asked.log_start_offset,
+            leader_end_offset,
+        })
+    }
+
+    fn note(&self, now_ms: i64) {
+        let mut known = self.follower.known();
+        let (start_offset, leader_end_offset) = (self.start_offset, self.leader_end_offset);
+        known.fetched(self.end_offset, start_offset, leader_end_offset, now_ms);
+    }
+}
+
 impl<O> Direct<O> {
+    /// A follower has fetched what a lease is for: the high watermark may move.
+    fn followed<T>(&self, hubs: &Hubs<T>, turn: &mut Turn<O>, lease: &Arc<Lease<O>>) {
+        match lease.raise() {
+            Some(true) => self.advanced(hubs, lease),
+            Some(false) => {}
+            None => turn.written.push(Written::of(Arc::clone(lease))),
+        }
+    }
+
     /// Serves a session from now on, until it is [taken back](Self::take_back).
     pub fn lend(&self, session: Session<O>) -> Arc<Session<O>> {
         let session = Arc::new(session);
@@ -63,17 +112,41 @@ impl<O> Direct<O> {
     pub(super) fn fetch_in_session<T>(
         &self,
         hubs: &Hubs<T>,
+        turn: &mut Turn<O>,
         body: &[u8],
         request: &FetchRequest,
         asking: &Asking,
     ) -> Option<()> {
         let session = self.sessions.get(request.session_id)?;
         let named = request.partitions.len().max(request.forgotten.len());
-        if named > session.partitions_max {
+        let is_its_clients = match (&session.following, asking.follower) {
+            (None, None) => true,
+            (Some(one), Some(broker)) => one.asks(broker, asking.ticket.connection),
+            _ => false,
+        };
+        if named > session.partitions_max || !is_its_clients {
             return None;
         }
         // So that nothing below drops the last reference to a lease under the session's lock.
         let mut held: Vec<Arc<Lease<O>>> = Vec::new();
+        let served = self.serve_in(hubs, &session, (body, request), asking, &mut held);
+        if served.is_some() && asking.follower.is_some() {
+            // Others who wait are looked at under no session's lock.
+            held.iter()
+                .for_each(|lease| self.followed(hubs, turn, lease));
+        }
+        served
+    }
+
+    /// The same with the leases that it takes, in `held`.
+    fn serve_in<T>(
+        &self,
+        hubs: &Hubs<T>,
+        session: &Arc<Session<O>>,
+        (body, request): (&[u8], &FetchRequest),
+        asking: &Asking,
+        held: &mut Vec<Arc<Lease<O>>>,
+    ) -> Option<()> {
         let mut state = session.lock();
         if !state.awaits(request.session_epoch) || session.reader != asking.reader {
             return None;
@@ -83,11 +156,18 @@ impl<O> Direct<O> {
             return None;
         }
         let mut parts = Vec::with_capacity(entries.len());
+        let mut fetched = Vec::new();
         for entry in &entries {
             let key = (entry.topic.as_bytes(), entry.partition);
             let epoch = entry.asked.leader_epoch;
             let lease = self.readable(key, epoch, asking)?;
             held.push(Arc::clone(&lease));
+            match asking.follower {
+                Some(broker) => fetched.push(Fetched::of(&lease, broker, &entry.asked)?),
+                // Only Python knows what to say about the epoch of a consumer's last record.
+                None if entry.asked.last_epoch >= 0 => return None,
+                None => {}
+            }
             let range = Range {
                 offset: entry.asked.offset,
                 bytes_max: u64::try_from(entry.asked.bytes_max).ok()?,
@@ -99,13 +179,16 @@ impl<O> Direct<O> {
         if found.is_unreadable {
             return None;
         }
+        // The answer tells the high watermarks from before.
+        let now_ms = now_ms();
+        fetched.iter().for_each(|one| one.note(now_ms));
         let before = (state.epoch, state.take(entries));
         let served = if asking.is_met(&found) {
-            let to = Some((&*session, &mut *state));
+            let to = Some((&**session, &mut *state));
             answer(hubs, asking.ticket, to, found.answers)
         } else {
             drop(found);
-            self.park_in_session(hubs, &session, &mut state, asking, parts)
+            self.park_in_session(hubs, session, &mut state, asking, parts)
         };
         if !served {
             (state.epoch, state.entries) = before;
@@ -131,6 +214,7 @@ impl<O> Direct<O> {
             bytes_max: asking.bytes_max,
             id: 0,
             session: Some(Arc::clone(session)),
+            follows: asking.follower.is_some(),
             parts: Mutex::new(parts),
         };
         self.park(hubs, parked, asking.wait, Some(state))

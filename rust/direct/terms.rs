@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::followers::{Follower, end_of_all};
 use super::gate::Gate;
 use super::others::Others;
 use super::parked::Line;
@@ -26,7 +27,12 @@ pub struct Terms {
     pub everyone_may: bool,
     /// The topic's batches are to be compressed with zstd: consumers that cannot read that are told so.
     pub is_zstd: bool,
+    /// Python alone serves clients: followers may fetch.
+    pub is_internal: bool,
 }
+
+/// The followers of a partition, by their brokers' ids.
+pub type Followers = Box<[(i32, Arc<Follower>)]>;
 
 pub struct Lease<O> {
     pub topic: Box<str>,
@@ -35,6 +41,8 @@ pub struct Lease<O> {
     pub terms: Terms,
     /// What the grantor knows the partition by.
     pub owner: O,
+    /// Those whose Fetches are served here, as long as they are in sync. None, if Python serves them.
+    followers: Followers,
     /// Who may do what, unless everyone may.
     pub(super) rights: Rights,
     /// Somebody else waits for the high watermark, and has to hear of each append.
@@ -54,12 +62,19 @@ impl<O> Lease<O> {
             log,
             terms,
             owner,
+            followers: Followers::default(),
             rights: Rights::default(),
             is_watched: AtomicBool::new(false),
             gate: Gate::default(),
             line: Line::default(),
             others: Arc::default(),
         }
+    }
+
+    /// With followers whose Fetches are served here.
+    #[must_use]
+    pub fn with_followers(self, followers: Followers) -> Self {
+        Self { followers, ..self }
     }
 
     /// Says whether somebody else waits for the high watermark. True when nobody does costs a turn of Python; false
@@ -94,10 +109,46 @@ impl<O> Lease<O> {
         appended.ok().flatten()
     }
 
-    /// Moves the high watermark to the end of the log. Returns whether it moved; None if that is Python's to decide.
+    /// The log has grown: moves the high watermark. Returns whether it moved; None if that is Python's to decide.
     pub(super) fn advance(&self) -> Option<bool> {
-        let is_alone = self.terms.is_alone && !self.is_watched();
-        let advance = || is_alone.then(|| self.log.advance_high_watermark());
-        self.gate.decide(advance).flatten()
+        if self.is_watched() {
+            return None;
+        }
+        if self.terms.is_alone {
+            let advance = || self.log.advance_high_watermark();
+            return self.gate.decide(advance);
+        }
+        // It moves when followers fetch what has come.
+        let has_members = || self.end_of_members().is_some().then_some(false);
+        self.gate.decide(has_members).flatten()
+    }
+
+    /// A follower has fetched: moves the high watermark. Returns whether it moved; None if that is Python's to decide.
+    pub(super) fn raise(&self) -> Option<bool> {
+        if self.is_watched() {
+            return None;
+        }
+        let raise = || {
+            let end_offset = self.end_of_members()?;
+            Some(self.log.raise_high_watermark(end_offset))
+        };
+        self.gate.decide(raise).flatten()
+    }
+
+    /// The end of what all followers have that count. None if no other replica is in sync, or Python knows them.
+    fn end_of_members(&self) -> Option<i64> {
+        let followers = self.followers.iter().map(|(_, one)| &**one);
+        let (end_offset, has_members) = end_of_all(followers);
+        has_members.then_some(end_offset)
+    }
+
+    /// The follower that a broker is, if its Fetches may be served here.
+    pub(super) fn follower(&self, broker: i32) -> Option<&Arc<Follower>> {
+        let of_broker = |(id, one): &&(i32, Arc<Follower>)| *id == broker && one.known().is_member;
+        self.followers.iter().find(of_broker).map(|(_, one)| one)
+    }
+
+    pub(super) fn has_followers(&self) -> bool {
+        !self.followers.is_empty()
     }
 }

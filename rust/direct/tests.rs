@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,7 @@ use crate::wire::produce::{self, PartitionRecords};
 
 mod beside;
 mod committed;
+mod followers;
 mod model;
 mod others;
 mod python;
@@ -44,6 +45,7 @@ const TERMS: Terms = Terms {
     accepts_all: false,
     everyone_may: true,
     is_zstd: false,
+    is_internal: false,
 };
 /// What is answered to requests that are handed on.
 const HANDED_ON: &[u8] = b"handed on";

@@ -316,10 +316,22 @@ impl Log {
         true
     }
 
+    /// Moves the high watermark up to an offset, if it is lower. True if it was. Threads may do so at once.
+    pub fn raise_high_watermark(&self, offset: i64) -> bool {
+        let offset = offset.clamp(self.start_offset(), self.end_offset());
+        if self.high_watermark() >= offset
+            || self.high_watermark.fetch_max(offset, Ordering::SeqCst) >= offset
+        {
+            return false;
+        }
+        self.high_watermark_watch.moved();
+        self.home.high_watermark_moved();
+        true
+    }
+
     /// Moves the high watermark to the log's end. True if it was lower.
     pub fn advance_high_watermark(&self) -> bool {
-        let end_offset = self.end_offset();
-        end_offset > self.high_watermark() && self.set_high_watermark(end_offset)
+        self.raise_high_watermark(self.end_offset())
     }
 
     /// Sets the high watermark to the one of the checkpoint, clamped to the log. Nobody is told that

@@ -230,6 +230,10 @@ impl Log {
         self.log.set_high_watermark(offset);
     }
 
+    fn raise_high_watermark(&self, offset: i64) -> bool {
+        self.log.raise_high_watermark(offset)
+    }
+
     fn advance_high_watermark(&self) -> bool {
         self.log.advance_high_watermark()
     }

@@ -30,7 +30,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 const VERSIONS: std::ops::RangeInclusive<i16> = 11..=12;
 
 #[pyclass(frozen, module = "ottla._core")]
-pub struct ReplicationQuota(Arc<Quota>);
+pub struct ReplicationQuota(pub Arc<Quota>);
 
 #[pymethods]
 impl ReplicationQuota {

@@ -181,15 +181,15 @@ MUTANTS = (
     Mutant(
         "broker.lease-outlives-the-leader",
         "python/ottla/replication/partition.py",
-        "        if not self.is_leader or self.is_offline or self.is_internal:\n",
-        "        if self.is_offline or self.is_internal:\n",
+        "        if not self.is_leader or self.is_offline:\n",
+        "        if self.is_offline:\n",
         pytest=(f"{LEASES}::test_whatever_happens_to_the_partition_ends_its_lease",),
     ),
     Mutant(
         "broker.lease-of-an-internal-topic",
         "python/ottla/replication/partition.py",
-        "        if not self.is_leader or self.is_offline or self.is_internal:\n",
-        "        if not self.is_leader or self.is_offline:\n",
+        "            self.is_internal,\n",
+        "            False,\n",
         pytest=(f"{TERMS}::test_internal_topics_have_no_lease",),
     ),
     Mutant(
@@ -223,7 +223,7 @@ MUTANTS = (
     Mutant(
         "broker.lease-hears-of-nobody-who-waits-in-python",
         "python/ottla/replication/partition.py",
-        "            self.lease.watch(True)\n",
+        "            # The hub must not move the log's end or the high watermark unseen.\n            self.lease.watch(True)\n",
         "            pass\n",
         pytest=(f"{LEASES}::test_who_waits_in_python_is_woken_too",),
     ),
@@ -426,10 +426,10 @@ MUTANTS = (
     ),
     Mutant(
         "broker.consumers-go-to-who-does-not-have-the-offset",
-        "python/ottla/replication/in_sync.py",
-        "self.start_offset <= offset <= self.end_offset\n",
-        "self.start_offset <= offset\n",
-        pytest=("tests/replication/test_selection.py::test_only_a_follower_that_has_the_offset",),
+        "rust/direct/followers.rs",
+        "let known = self.start_offset..=self.end_offset;",
+        "let known = self.start_offset..;",
+        cargo=("direct::followers::tests::it_has_what_it_told",),
     ),
     Mutant(
         "broker.who-is-sent-elsewhere-waits-first",

@@ -2,6 +2,8 @@
 
 from tests.faults.mutants import Mutant
 
+_FOLLOWERS = "tests/broker/leases/test_followers.py"
+
 MUTANTS = (
     Mutant(
         "leases.answers-what-was-lost",
@@ -122,7 +124,7 @@ MUTANTS = (
     Mutant(
         "leases.for-everyone-who-reads",
         "rust/direct/fetch.rs",
-        "!lease.allows(asking.client, READ)",
+        "!lease.allows(asking.client, needed)",
         "false",
         cargo=("direct::tests::rights::each_right_allows_what_it_is_for",),
     ),
@@ -180,15 +182,17 @@ MUTANTS = (
     Mutant(
         "leases.moves-the-high-watermark-of-others",
         "rust/direct/terms.rs",
-        "self.terms.is_alone && ",
-        "",
+        "if self.terms.is_alone {",
+        "if true {",
         cargo=("direct::tests::the_end_of_a_turn_is_told_to_those_who_watch",),
     ),
     Mutant(
         "leases.forgets-who-waits-in-python",
         "rust/direct/terms.rs",
-        " && !self.is_watched()",
-        "",
+        """    pub(super) fn advance(&self) -> Option<bool> {
+        if self.is_watched() {""",
+        """    pub(super) fn advance(&self) -> Option<bool> {
+        if false {""",
         cargo=("direct::tests::the_end_of_a_turn_is_told_to_those_who_watch",),
     ),
     Mutant(
@@ -281,5 +285,130 @@ MUTANTS = (
         "leases.iter().all(|lease| lease.line.add(&fetch))",
         "leases.iter().take(1).all(|lease| lease.line.add(&fetch))",
         cargo=("direct::tests::several::the_end_of_one_of_its_leases_ends_a_wait",),
+    ),
+    Mutant(
+        "leases.serve-followers-that-are-not-in-sync",
+        "rust/direct/terms.rs",
+        "*id == broker && one.known().is_member",
+        "*id == broker",
+        cargo=("direct::tests::followers::what_python_has_to_hear_of_is_handed_on",),
+        pytest=(f"{_FOLLOWERS}::test_who_leaves_the_isr_is_seen_in_python_again",),
+    ),
+    Mutant(
+        "leases.believe-one-follower",
+        "rust/direct/followers.rs",
+        "end_offset = end_offset.min(known.end_offset);",
+        "end_offset = known.end_offset;",
+        cargo=("direct::tests::followers::what_all_followers_have_is_committed",),
+    ),
+    Mutant(
+        "leases.forget-followers-that-are-near",
+        "rust/direct/followers.rs",
+        "if known.is_member || known.is_near {",
+        "if known.is_member {",
+        cargo=("direct::tests::followers::the_slowest_that_counts_holds_the_high_watermark_back",),
+        pytest=("tests/replication/test_in_sync.py",),
+    ),
+    Mutant(
+        "leases.move-the-high-watermark-of-who-is-left-alone",
+        "rust/direct/terms.rs",
+        "has_members.then_some(end_offset)",
+        "Some(end_offset)",
+        cargo=("direct::tests::followers::without_others_in_sync_the_high_watermark_is_for_python_to_move",),
+    ),
+    Mutant(
+        "leases.move-the-high-watermark-behind-their-end",
+        "rust/direct/terms.rs",
+        "        self.gate.decide(raise).flatten()\n",
+        "        raise()\n",
+        cargo=("direct::tests::followers::a_lease_that_has_ended_moves_nothing",),
+    ),
+    Mutant(
+        "leases.move-the-high-watermark-unseen",
+        "rust/direct/terms.rs",
+        """    pub(super) fn raise(&self) -> Option<bool> {
+        if self.is_watched() {""",
+        """    pub(super) fn raise(&self) -> Option<bool> {
+        if false {""",
+        cargo=("direct::tests::followers::who_waits_in_python_is_told_there",),
+    ),
+    Mutant(
+        "leases.serve-whoever-says-that-it-follows",
+        "rust/direct/session.rs",
+        "(self.broker, self.connection) == (broker, connection) &&",
+        "self.broker == broker &&",
+        cargo=("direct::tests::followers::what_python_has_to_hear_of_is_handed_on",),
+        pytest=(f"{_FOLLOWERS}::test_a_new_connection_is_seen_in_python_first",),
+    ),
+    Mutant(
+        "leases.serve-followers-without-rights",
+        "rust/direct/fetch.rs",
+        "Some(broker) => (FOLLOW, ",
+        "Some(broker) => (0, ",
+        cargo=("direct::tests::followers::a_follower_may_do_what_brokers_do",),
+    ),
+    Mutant(
+        "leases.serve-clients-of-internal-topics",
+        "rust/direct/fetch.rs",
+        "None => (READ, !lease.terms.is_internal)",
+        "None => (READ, true)",
+        cargo=("direct::tests::followers::an_internal_topic_is_for_followers_alone",),
+        pytest=(f"{_FOLLOWERS}::test_a_topic_of_coordinators_is_followed_in_the_hub",),
+    ),
+    Mutant(
+        "leases.let-followers-sleep",
+        "rust/direct/produce.rs",
+        "            self.grown(hubs, &one.lease);\n",
+        "",
+        cargo=("direct::tests::followers::a_follower_waits_for_the_logs_end",),
+    ),
+    Mutant(
+        "leases.do-not-hear-of-what-python-appends",
+        "python/ottla/replication/partition.py",
+        "            self.lease.grown()\n",
+        "            pass\n",
+        pytest=(f"{_FOLLOWERS}::test_one_that_waits_hears_of_what_python_appends",),
+    ),
+    Mutant(
+        "leases.move-the-high-watermark-unseen-by-produces",
+        "python/ottla/replication/partition.py",
+        "            # The hub must not move the high watermark unseen.\n            self.lease.watch(True)\n",
+        "            pass\n",
+        pytest=(f"{_FOLLOWERS}::test_a_produce_that_waits_in_python_is_answered",),
+    ),
+    Mutant(
+        "leases.stay-while-a-follower-is-taken-in",
+        "python/ottla/replication/leading.py",
+        "    partition.end_lease()\n    want(",
+        "    want(",
+        pytest=("tests/replication/test_leading.py::test_a_lease_ends_before_a_follower_is_looked_at",),
+    ),
+    Mutant(
+        "leases.lend-while-followers-are-awaited",
+        "python/ottla/broker/fetch/lending.py",
+        "(quota.is_used or awaited.is_awaited(follower))",
+        "quota.is_used",
+        pytest=(f"{_FOLLOWERS}::test_who_is_awaited_after_a_change_of_leaders_does_not_wait",),
+    ),
+    Mutant(
+        "leases.let-followers-wait-that-are-awaited",
+        "python/ottla/broker/fetch/lending.py",
+        "    awaited.park(follower, session, 0)\n",
+        "",
+        pytest=(f"{_FOLLOWERS}::test_who_is_awaited_after_a_change_of_leaders_does_not_wait",),
+    ),
+    Mutant(
+        "leases.serve-followers-while-one-is-added",
+        "python/ottla/replication/partition.py",
+        "self.in_sync is None or self.state is None or self.state.adding",
+        "self.in_sync is None or self.state is None",
+        pytest=(f"{_FOLLOWERS}::test_while_a_replica_is_added_all_is_counted_in_python",),
+    ),
+    Mutant(
+        "replication.who-is-proposed-does-not-count-in-the-hub",
+        "python/ottla/replication/in_sync.py",
+        "        self.proposed = Proposal(self.leader_epoch, isr, self.version)\n        self._count()\n",
+        "        self.proposed = Proposal(self.leader_epoch, isr, self.version)\n",
+        pytest=("tests/replication/test_cluster_model.py", "tests/replication/test_in_sync.py"),
     ),
 )

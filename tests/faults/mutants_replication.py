@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "replication.committed-before-others-have-it",
         _IN_SYNC,
-        "return min([end_offset, *counting])",
+        "return min(end_offset, Follower.end_of_all(tuple(self.followers.values()))[0])",
         "return end_offset",
         pytest=(f"{_PARTITION}::test_the_high_watermark_is_what_all_in_sync_have",),
     ),
@@ -60,16 +60,16 @@ MUTANTS = (
     Mutant(
         "replication.rejoins-below-the-epochs-start",
         _IN_SYNC,
-        "if known.end_offset < max(high_watermark, self.epoch_start):",
-        "if known.end_offset < high_watermark:",
+        "known.end_offset >= max(high_watermark, self.epoch_start)",
+        "known.end_offset >= high_watermark",
         pytest=(f"{_LEADING}::test_a_follower_joins_with_all_of_the_older_epochs",),
     ),
     Mutant(
         "replication.who-came-near-is-waited-for-without-end",
-        _IN_SYNC,
-        "one.is_near = one.caught_up_ms is not None and now_ms - one.caught_up_ms <= lag_max_ms",
-        "one.is_near = one.caught_up_ms is not None",
-        pytest=(f"{_LEADING}::test_a_follower_that_is_near_is_waited_for_as_long_as_it_may_lag",),
+        "rust/direct/followers.rs",
+        "caught_up_ms.is_some_and(|at_ms| now_ms - at_ms <= lag_max_ms)",
+        "caught_up_ms.is_some() || now_ms < lag_max_ms",
+        cargo=("direct::followers::tests::it_is_near_as_long_as_it_may_lag",),
     ),
     Mutant(
         "replication.who-left-the-isr-is-waited-for",
@@ -87,10 +87,10 @@ MUTANTS = (
     ),
     Mutant(
         "replication.who-is-refused-is-waited-for",
-        _IN_SYNC,
-        "        if self.is_refused:\n            return\n",
-        "",
-        pytest=(f"{_IN_SYNC_TEST}::test_a_follower_that_is_refused_counts_when_it_may_be_proposed_anew",),
+        "rust/direct/followers.rs",
+        "        if self.is_refused {\n",
+        "        if false {\n",
+        cargo=("direct::followers::tests::one_that_is_refused_is_not_near",),
     ),
     Mutant(
         "replication.who-hung-up-is-waited-for",
@@ -230,8 +230,8 @@ MUTANTS = (
         "replication.followers-wait-for-the-high-watermark",
         "python/ottla/replication/partition.py",
         "        if self.waiting_fetches.followers:\n"
-        "            self.waiting_fetches.wake_followers(self)\n\n    def advance",
-        "\n    def advance",
+        "            self.waiting_fetches.wake_followers(self)\n        if self.lease",
+        "        if self.lease",
         pytest=(f"{_PARTITION}::test_followers_wait_for_the_end_of_the_log_and_consumers_for_the_high_watermark",),
     ),
     Mutant(

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from ottla._core import Follower
 from ottla.controller import decisions, model
 from ottla.controller.model import Partition
 from ottla.controller.registration import is_lost
@@ -170,6 +171,16 @@ class Replica:
         if self.alone_since is not None and self.high_watermark > before:
             self.vouched = max(self.vouched, min(self.high_watermark, self.alone_since))
 
+    def serves(self, follower: int) -> bool:
+        """Whether the hub serves Fetches of a follower, without asking (`rust/direct/terms.rs`)."""
+        return self.in_sync is not None and self.in_sync.followers[follower].is_member
+
+    def raise_in_hub(self) -> None:
+        """Moves the high watermark as a lease does after a Fetch of a follower, which knows nothing of the disk."""
+        if self.in_sync is not None:
+            end, _ = Follower.end_of_all(tuple(self.in_sync.followers.values()))
+            self.high_watermark = max(self.high_watermark, min(self.end, end))
+
     def _waits(self) -> bool:
         is_news = self.alone_from is None
         if self.alone_from != DISK_HAS_IT:
@@ -196,8 +207,8 @@ class Registered:
 
 class Cluster:
     """`forgets_followers`, `waits_for_epoch_start`, `suspects`, `waits_for_disk`, `believes_the_right_answers`,
-    `leads_anew`, `renews` and `waits_for_all` are rules that tests switch off, to see that they matter. Without
-    `power`, no machine loses it; with `disks` it loses its disk instead.
+    `leads_anew`, `renews`, `waits_for_all` and `hands_on` are rules that tests switch off, to see that they matter.
+    Without `power`, no machine loses it; with `disks` it loses its disk instead.
     """
 
     def __init__(
@@ -212,6 +223,7 @@ class Cluster:
         leads_anew: bool = True,
         renews: bool = True,
         waits_for_all: bool = True,
+        hands_on: bool = True,
         power: bool = False,
         disks: bool = False,
         expiries: float = 0.1,
@@ -250,6 +262,9 @@ class Cluster:
         self._renews = renews
         self._suspects = suspects
         self._waits_for_all = waits_for_all
+        self._hands_on = hands_on
+        #: Fetches that the hub has served.
+        self.served = 0
         self._power = power or disks
         self._disks = disks
         #: How often it is a session that ends, of all that happens to registrations.
@@ -588,6 +603,7 @@ class Cluster:
             replica.in_sync.epoch_start = 0
         if not self._forgets_followers and known is not None:
             replica.in_sync.followers = known.followers
+            replica.in_sync._count()
         replica.advance()
 
     def _note_loss(self, leader: Replica) -> None:
@@ -636,11 +652,15 @@ class Cluster:
                 return
             records = leader.log[offset : offset + self.rng.randint(0, 3)]
             leader.in_sync.fetched(replica.id, offset, 0, leader.end, self.now)
+            self.messages.append(lambda: self._fetched(replica, epoch, offset, records, high_watermark))
+            if self.rng.random() < 0.5 and (leader.serves(replica.id) or not self._hands_on):
+                self.served += 1
+                leader.raise_in_hub()
+                return
             proposal = leader.in_sync.expansion(replica.id, leader.high_watermark)
             if proposal is not None:
                 self._note_lives(proposal)
             leader.advance()
-            self.messages.append(lambda: self._fetched(replica, epoch, offset, records, high_watermark))
 
         self.messages.append(asked)
 

@@ -38,6 +38,7 @@ def test_nothing_committed_is_lost() -> None:
         "needless_removals",
         "deaths_between",
         "resigned",
+        "served",
     ):
         assert sum(getattr(cluster, what) for cluster in clusters) > RUNS // 4, what
     assert sum(cluster.led_anew for cluster in clusters) > 0
@@ -112,6 +113,14 @@ def test_nobody_alone_vouches_for_what_the_disk_may_lose() -> None:
     """Without the rule a leader that is left alone commits what others were to have, and loses it."""
     with pytest.raises(AssertionError, match="alone vouched"):
         run(1, 3000, power=True, waits_for_disk=False)
+
+
+def test_the_hub_hands_on_who_is_not_in_sync() -> None:
+    """Without the rule a Fetch of such a follower moves the high watermark of a leader that is left alone, whatever the
+    disk has.
+    """
+    with pytest.raises(AssertionError, match="seed"):
+        run(1, 3000, power=True, hands_on=False)
 
 
 def test_a_follower_joins_with_all_of_the_older_epochs() -> None:

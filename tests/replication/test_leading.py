@@ -6,7 +6,7 @@ import msgspec
 
 from ottla import _core
 from ottla.replication import leading
-from ottla.replication.in_sync import Proposal
+from ottla.replication.in_sync import InSync, Proposal
 from ottla.replication.lease import Lease
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState
@@ -105,7 +105,35 @@ class NativeLease:
 
     def advanced(self) -> None: ...
 
+    def grown(self) -> None: ...
+
     def watch(self, is_watched: bool) -> None: ...
+
+
+def test_a_lease_ends_before_a_follower_is_looked_at(partition: Partition) -> None:
+    """Else the hub moves the high watermark between the look at what a follower has and the proposal."""
+    partition.apply(state(0, replicas=(ME, 2, 3)))
+    append(partition)
+    assert leading.isr_changed(partition, 0, (ME, 2), 1)
+    in_sync, terms = partition.in_sync, partition.terms()
+    assert in_sync is not None
+    assert terms is not None
+    assert not terms.is_alone
+    partition.leased(Lease("t", terms, cast("_core.Lease", NativeLease()), lambda lease: None, [].append))
+    leading.followed(partition, 2, 1, 0, 1, 1_000)
+    assert partition.lease is not None, "it is in sync already"
+    seen: list[bool] = []
+
+    class Looks(InSync):
+        __slots__ = ()
+
+        def expansion(self, follower: int, high_watermark: int) -> Proposal | None:
+            seen.append(partition.lease is None)
+            return super().expansion(follower, high_watermark)
+
+    in_sync.__class__ = Looks
+    leading.followed(partition, 3, 1, 0, 1, 1_001)
+    assert seen == [True]
 
 
 def test_a_lease_ends_before_an_expansion_is_proposed(led: Partition) -> None:

@@ -1,5 +1,6 @@
 """Leases: what is served without Python (rust/py/net/direct.rs)."""
 
+from collections.abc import Sequence
 from typing import Any, Self, final
 
 from ottla._core._fetch import PartitionToRead
@@ -18,6 +19,7 @@ class Terms:
         accepts_all: bool,
         everyone_may: bool,
         is_zstd: bool,
+        is_internal: bool,
     ) -> Self: ...
 
 @final
@@ -31,9 +33,11 @@ class Lease:
         reads: bool = False,
         writes: bool = False,
         writes_idempotently: bool = False,
+        follows: bool = False,
     ) -> None: ...
     # Fetches that wait under it are answered. Returns the Produces that wait for other replicas
     def end(self) -> list[Unacknowledged]: ...
+    def grown(self) -> None: ...  # the log has grown, of which followers have to hear
     def advanced(self) -> None: ...  # the high watermark moved, or the log was flushed
     def watch(self, is_watched: bool) -> None: ...  # somebody waits for the high watermark: Python ends such turns
 
@@ -46,6 +50,10 @@ class Follower:
     """
 
     def __new__(cls, caught_up_ms: int | None) -> Self: ...
+    # Where the log of the slowest one ends that the high watermark waits for (2^63-1: for none), and whether a member
+    # is among them
+    @staticmethod
+    def end_of_all(followers: Sequence[Follower]) -> tuple[int, bool]: ...
     # Where its log ended and started at its last Fetch
     @property
     def end_offset(self) -> int: ...

@@ -266,6 +266,7 @@ class Log:
         self,
     ) -> int: ...  # below it nothing waits for a flush that is due; 2^63-1: none is
     high_watermark: int  # set: clamped to start_offset..end_offset; checkpointed by a Rust thread
+    def raise_high_watermark(self, offset: int) -> bool: ...  # if it is lower; True if it was
     def advance_high_watermark(self) -> bool: ...  # to the log end offset; True if it was lower
     def watch_high_watermark(self, token: int) -> None: ...  # reports (topic, partition) once, at the next move
     @property

@@ -5,10 +5,11 @@ from typing import Any, Self, final
 
 from typing_extensions import Buffer
 
-from ottla._core._direct import Lease, SessionLoan, Terms, Unacknowledged
+from ottla._core._direct import Follower, Lease, SessionLoan, Terms, Unacknowledged
 from ottla._core._fetch import FetchRequest, FetchRow, PartitionToRead
 from ottla._core._log import AppendInfo, Log, Reader, Written
 from ottla._core._produce import ProduceRequest, ProduceRow
+from ottla._core._replication import ReplicationQuota
 from ottla._core._traffic import TopicTraffic
 from ottla._core._wire import Encoding
 from ottla.wire.schema import Api
@@ -121,7 +122,9 @@ class Hub:
     def wait(self, timeout_s: float) -> Request | Completion | Disconnected | Served | None: ...
     def watch_beside(self, fd: int | None) -> None: ...
     # Until it ends, plain Produces and Fetches of the partition are served without becoming a Request
-    def lease(self, topic: str, partition: int, log: Log, terms: Terms, owner: Any) -> Lease: ...
+    def lease(
+        self, topic: str, partition: int, log: Log, terms: Terms, followers: Mapping[int, Follower], owner: Any
+    ) -> Lease: ...
     @property
     def waiting_fetches(self) -> int: ...  # under leases
     @property
@@ -134,6 +137,8 @@ class Hub:
         entries: Sequence[tuple[PartitionToRead, int, int]],
         partitions_max: int,  # a request with which there would be more is handed on
         now_ms: int,
+        # the broker that follows in it, the connection on which it does, and what it is throttled by; None: a consumer
+        following: tuple[int, int, ReplicationQuota] | None,
     ) -> SessionLoan: ...
     def limit_leased_fetches(self, bytes_max: int, serves_racks: bool) -> None: ...
     # What was appended under leases in the turn. The loop's thread alone runs the hub: RuntimeError in another one

@@ -45,7 +45,11 @@ class Awaited:
     def park(self, follower: int, waiting: Waiting, wait_ms: int) -> int:
         """Notes a Fetch that waits. Returns for how long it may: at most the `wait_ms` that it asks for."""
         self._waiting.setdefault(follower, set()).add(waiting)
-        return min(wait_ms, WAIT_MS) if self._until.get(follower, 0.0) > self._clock() else wait_ms
+        return min(wait_ms, WAIT_MS) if self.is_awaited(follower) else wait_ms
+
+    def is_awaited(self, follower: int) -> bool:
+        """Whether its Fetches hardly wait now."""
+        return self._until.get(follower, 0.0) > self._clock()
 
     def unpark(self, follower: int, waiting: Waiting) -> None:
         """It waits no more."""

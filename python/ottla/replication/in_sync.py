@@ -128,9 +128,7 @@ class InSync:
 
     def high_watermark(self, end_offset: int) -> int:
         """The end of what every replica has that counts. The leader's log ends at `end_offset`."""
-        maximal = self.maximal_isr
-        counting = (one.end_offset for replica, one in self.followers.items() if replica in maximal or one.is_near)
-        return min([end_offset, *counting])
+        return min(end_offset, Follower.end_of_all(tuple(self.followers.values()))[0])
 
     def look(self, now_ms: int, lag_max_ms: int, is_alive: Callable[[int], bool] = lambda replica: True) -> bool:
         """Notes which followers are near; whether one is that is not in the ISR. Such a one is not near if its broker
@@ -156,12 +154,16 @@ class InSync:
 
     def expansion(self, follower: int, high_watermark: int) -> Proposal | None:
         """Proposes to take a follower in, if it has what is committed. It counts for the high watermark at once."""
-        known = self.followers.get(follower)
-        if known is None or self.proposed is not None or self.is_refused or follower in self.isr:
+        if self.proposed is not None or self.is_refused or follower in self.isr:
             return None
-        if known.end_offset < max(high_watermark, self.epoch_start):
+        if not self.has_what_is_committed(follower, high_watermark):
             return None
         return self._propose((*self.isr, follower))
+
+    def has_what_is_committed(self, follower: int, high_watermark: int) -> bool:
+        """Whether a follower has all below the high watermark, and from before this leader epoch."""
+        known = self.followers.get(follower)
+        return known is not None and known.end_offset >= max(high_watermark, self.epoch_start)
 
     def may_join(self, high_watermark: int) -> bool:
         """Whether a follower that is not in the ISR has what is committed, and no change is under way."""

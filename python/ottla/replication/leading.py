@@ -39,7 +39,7 @@ def followed(
         return False
     # Before an expansion is proposed, or the follower counts: the hub would move the high watermark past it.
     partition.check_lease()
-    want(partition, in_sync.expansion(follower, partition.log.high_watermark))
+    _take_in(partition, in_sync, follower)
     if follower not in in_sync.isr and in_sync.followers[follower].is_near:
         partition.owner.came_near(partition)
     partition.advance_high_watermark()
@@ -118,6 +118,15 @@ def want(partition: Partition, proposal: Proposal | None) -> None:
         partition.owner.propose(partition, proposal)
 
 
+def _take_in(partition: Partition, in_sync: InSync, follower: int) -> None:
+    """Proposes to take a follower in, if it has what is committed."""
+    if follower in in_sync.isr or not in_sync.has_what_is_committed(follower, partition.log.high_watermark):
+        return
+    # From here on until the follower counts nobody else moves the high watermark.
+    partition.end_lease()
+    want(partition, in_sync.expansion(follower, partition.log.high_watermark))
+
+
 def isr_changed(partition: Partition, leader_epoch: int, isr: tuple[int, ...], version: int) -> bool:
     """The ISR is another one now. False if that is no news."""
     in_sync, state = partition.in_sync, partition.state
@@ -161,4 +170,4 @@ def _ask_again(partition: Partition) -> None:
     partition.waiting_fetches.wake_followers(partition)
     for follower, known in in_sync.followers.items():
         if known.is_near:
-            want(partition, in_sync.expansion(follower, high_watermark))
+            _take_in(partition, in_sync, follower)

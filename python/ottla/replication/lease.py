@@ -9,7 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from ottla import _core
-    from ottla._core import Log, Unacknowledged
+    from ottla._core import Follower, Log, Unacknowledged
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False):
@@ -23,6 +23,10 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     accepts_all: bool
     #: `compression.type` is zstd: consumers that cannot read that are told so.
     is_zstd: bool
+    #: Clients are served in Python.
+    is_internal: bool
+    #: The followers whose Fetches are served while they are in sync.
+    followers: dict[int, Follower]
 
 
 class Lease:
@@ -59,6 +63,10 @@ class Lease:
     def advanced(self) -> None:
         """The high watermark moved, or the log was flushed: what waits in the hub is looked at."""
         self._native.advanced()
+
+    def grown(self) -> None:
+        """The log has grown: Fetches of followers that wait in the hub are looked at."""
+        self._native.grown()
 
     def watch(self, is_watched: bool) -> None:
         """Whether requests wait in Python for the high watermark: turns that move it are ended there."""

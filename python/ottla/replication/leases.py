@@ -59,6 +59,9 @@ class Leases:
         terms = partition.terms()
         if terms is None or not self._are_on or not self._are_allowed or self._are_aside:
             return
+        if terms.is_internal and not terms.followers:
+            # Nobody would be served.
+            return
         native = self._hub.lease(
             partition.topic,
             partition.index,
@@ -69,7 +72,9 @@ class Leases:
                 accepts_all=terms.accepts_all,
                 everyone_may=self._everyone_may,
                 is_zstd=terms.is_zstd,
+                is_internal=terms.is_internal,
             ),
+            terms.followers,
             partition,
         )
         lease = Lease(partition.topic, terms, native, self._ended, self._wait)

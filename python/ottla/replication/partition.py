@@ -35,7 +35,7 @@ from ottla.replication.waiting_fetches import NOBODY, Waiter, WaitingFetches
 from ottla.replication.waiting_produces import WaitingProduce, WaitingProduces
 
 if TYPE_CHECKING:
-    from ottla._core import Log
+    from ottla._core import Follower, Log
     from ottla.replication.lease import Lease
     from ottla.replication.owner import Owner
 
@@ -174,15 +174,37 @@ class Partition(Leased):
 
     def terms(self) -> Terms | None:
         """What a lease would know of the partition now. None if it may have none."""
-        if not self.is_leader or self.is_offline or self.is_internal:
+        if not self.is_leader or self.is_offline:
             return None
         accepts_all = self.has_enough_replicas and not self.needs_flush
-        return Terms(self.log, self.leader_epoch, self.is_alone, accepts_all, self.compression_type == "zstd")
+        return Terms(
+            self.log,
+            self.leader_epoch,
+            self.is_alone,
+            accepts_all,
+            self.compression_type == "zstd",
+            self.is_internal,
+            self.leased_followers,
+        )
+
+    @property
+    def leased_followers(self) -> dict[int, Follower]:
+        """The followers that the hub may serve while they are in sync. While replicas are added, what goes to them is
+        counted.
+        """
+        if self.in_sync is None or self.state is None or self.state.adding:
+            return {}
+        return self.in_sync.followers
 
     def leased(self, lease: Lease) -> None:
         """The hub may serve the partition until the terms change."""
         super().leased(lease)
-        lease.watch(self.waiting_fetches.has_fetches)
+        lease.watch(self._is_awaited)
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether requests wait here for the high watermark, or for the log's end."""
+        return self.waiting_fetches.has_fetches or bool(self.waiting_produces)
 
     # --- roles ---
 
@@ -312,6 +334,8 @@ class Partition(Leased):
         self.advance_high_watermark()
         if self.waiting_fetches.followers:
             self.waiting_fetches.wake_followers(self)
+        if self.lease is not None and self.lease.terms.followers:
+            self.lease.grown()
 
     def advance_high_watermark(self) -> None:
         """Moves the high watermark to what every replica has that counts, and wakes whoever waits for it."""
@@ -323,7 +347,7 @@ class Partition(Leased):
             self.waiting_fetches.wake_consumers(self)
         if self.lease is not None:
             self.lease.advanced()
-            if self.lease.is_watched and not self.waiting_fetches.has_fetches:
+            if self.lease.is_watched and not self._is_awaited:
                 self.lease.watch(False)
 
     def _raise_high_watermark(self) -> bool:
@@ -332,11 +356,7 @@ class Partition(Leased):
         log, in_sync = self.log, self.in_sync
         if in_sync is None:
             return self.is_alone and log.advance_high_watermark()
-        target = in_sync.high_watermark(log.end_offset)
-        if target <= log.high_watermark:
-            return False
-        log.high_watermark = target
-        return True
+        return log.raise_high_watermark(in_sync.high_watermark(log.end_offset))
 
     def _waits_for_disk(self) -> bool:
         """Whether the high watermark stays until the log is flushed (`left_alone`)."""
@@ -408,6 +428,9 @@ class Partition(Leased):
     def _all_waiting(self) -> WaitingProduces:
         if self.waiting_produces is None:
             self.waiting_produces = WaitingProduces()
+        if self.lease is not None:
+            # The hub must not move the high watermark unseen.
+            self.lease.watch(True)
         return self.waiting_produces
 
     def settle_produces(self) -> None:

@@ -6,6 +6,8 @@ use super::*;
 #[derive(Default)]
 pub struct Python {
     pub handed_on: AtomicUsize,
+    /// Of the request that was handed on last.
+    pub connection: AtomicU64,
     pub turns: AtomicUsize,
     /// Ended by the next request that is handed on.
     pub to_end: Mutex<Option<OneLease>>,
@@ -30,6 +32,8 @@ pub fn serve(direct: &Direct<&'static str>, hub: &Shared, python: &Python) {
             match told {
                 Event::Request(incoming) => {
                     python.handed_on.fetch_add(1, Ordering::AcqRel);
+                    let connection = incoming.ticket.connection;
+                    python.connection.store(connection, Ordering::Release);
                     check_unchanged(&incoming);
                     if let Some(lease) = python.to_end.lock().take() {
                         let waiting = direct.end(hub, &lease);

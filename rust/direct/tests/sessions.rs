@@ -19,6 +19,7 @@ fn entry(partition: i32, offset: i64, told: (i64, i64)) -> Entry {
             offset,
             log_start_offset: -1,
             bytes_max: 1 << 20,
+            last_epoch: -1,
         },
         told: Told {
             high_watermark: told.0,

@@ -11,6 +11,7 @@ pub fn again<O>(fetch: &Parked<O>) -> Parked<O> {
         bytes_max: fetch.bytes_max,
         id: 0,
         session: None,
+        follows: false,
         parts: Mutex::new(fetch.take()),
     }
 }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use super::hub::Shared;
 use super::request::Request;
 use crate::direct;
-use crate::direct::rights::{READ, WRITE, WRITE_IDEMPOTENTLY};
+use crate::direct::rights::{FOLLOW, READ, WRITE, WRITE_IDEMPOTENTLY};
 use crate::py::log::{AppendInfo, Log, Unwritten, Written};
 
 /// Python knows a partition by an object of its own.
@@ -22,13 +22,14 @@ pub struct Terms(direct::Terms);
 #[pymethods]
 impl Terms {
     #[new]
-    #[pyo3(signature = (*, leader_epoch, is_alone, accepts_all, everyone_may, is_zstd))]
+    #[pyo3(signature = (*, leader_epoch, is_alone, accepts_all, everyone_may, is_zstd, is_internal))]
     fn new(
         leader_epoch: i32,
         is_alone: bool,
         accepts_all: bool,
         everyone_may: bool,
         is_zstd: bool,
+        is_internal: bool,
     ) -> Self {
         Self(direct::Terms {
             leader_epoch,
@@ -36,6 +37,7 @@ impl Terms {
             accepts_all,
             everyone_may,
             is_zstd,
+            is_internal,
         })
     }
 }
@@ -52,10 +54,11 @@ impl Lease {
         (direct, hub): (&Arc<Direct>, &Shared),
         (topic, partition): (&str, i32),
         log: &Log,
-        terms: &Terms,
+        (terms, followers): (&Terms, direct::Followers),
         owner: Py<PyAny>,
     ) -> Self {
-        let lease = direct::Lease::new(topic, partition, Arc::clone(&log.log), terms.0, owner);
+        let lease = direct::Lease::new(topic, partition, Arc::clone(&log.log), terms.0, owner)
+            .with_followers(followers);
         Self {
             lease: direct.grant(hub, lease),
             direct: Arc::clone(direct),
@@ -66,7 +69,7 @@ impl Lease {
 
 #[pymethods]
 impl Lease {
-    #[pyo3(signature = (request, client, *, reads = false, writes = false, writes_idempotently = false))]
+    #[pyo3(signature = (request, client, *, reads = false, writes = false, writes_idempotently = false, follows = false))]
     fn allow(
         &self,
         request: &Request,
@@ -74,11 +77,13 @@ impl Lease {
         reads: bool,
         writes: bool,
         writes_idempotently: bool,
+        follows: bool,
     ) {
         let all = [
             (reads, READ),
             (writes, WRITE),
             (writes_idempotently, WRITE_IDEMPOTENTLY),
+            (follows, FOLLOW),
         ];
         let has = all.iter().filter(|(has, _)| *has);
         request.origin().number(client);
@@ -88,6 +93,10 @@ impl Lease {
 
     fn end(&self, py: Python<'_>) -> PyResult<Vec<Unacknowledged>> {
         unacknowledged(py, &self.hub, self.direct.end(&self.hub, &self.lease))
+    }
+
+    fn grown(&self) {
+        self.direct.grown(&self.hub, &self.lease);
     }
 
     fn advanced(&self) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::direct::followers::{self, UNKNOWN_OFFSET};
+use crate::direct::followers;
 
 #[pyclass(frozen, module = "ottla._core")]
 pub struct Follower(pub Arc<followers::Follower>);
@@ -17,6 +17,12 @@ impl Follower {
         Self(Arc::new(followers::Follower::new(caught_up_ms)))
     }
 
+    /// Where the slowest one's log ends that is waited for, and whether one of them is a member.
+    #[staticmethod]
+    fn end_of_all(followers: Vec<PyRef<'_, Self>>) -> (i64, bool) {
+        followers::end_of_all(followers.iter().map(|one| &*one.0))
+    }
+
     fn fetched(&self, end_offset: i64, start_offset: i64, leader_end_offset: i64, now_ms: i64) {
         let mut known = self.0.known();
         known.fetched(end_offset, start_offset, leader_end_offset, now_ms);
@@ -27,21 +33,15 @@ impl Follower {
     }
 
     fn went_away(&self) {
-        let mut known = self.0.known();
-        (known.caught_up_ms, known.is_near) = (None, false);
+        self.0.known().went_away();
     }
 
     fn look(&self, now_ms: i64, lag_max_ms: i64) -> bool {
-        let mut known = self.0.known();
-        let caught_up = known.caught_up_ms;
-        known.is_near = caught_up.is_some_and(|at_ms| now_ms - at_ms <= lag_max_ms);
-        known.is_near
+        self.0.known().look(now_ms, lag_max_ms)
     }
 
     fn has(&self, offset: i64) -> bool {
-        let known = self.0.known();
-        known.end_offset != UNKNOWN_OFFSET
-            && (known.start_offset..=known.end_offset).contains(&offset)
+        self.0.known().has(offset)
     }
 
     #[getter]

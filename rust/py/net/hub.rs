@@ -13,17 +13,20 @@ use pyo3::prelude::*;
 use super::completions::{Completion, Completions, Outcome};
 use super::direct::{self, Direct, Lease, Terms, Turn, Unacknowledged};
 use super::disconnected::Disconnected;
+use super::follower::Follower;
 use super::measured::{self, ApiFigures};
 use super::request::Request;
 use super::session::{Lent, SessionLoan};
 use super::tls::Tls;
 use crate::direct::serving::Threads;
+use crate::direct::session::Following;
 use crate::net::admission::Api;
 use crate::net::hub::{self, Event};
 use crate::net::limits::{ConnectionLimits, Limits, connections_of_descriptors};
 use crate::net::rate::Window;
 use crate::py::errors::kafka_error;
 use crate::py::log::{Log, Reader, Written};
+use crate::py::replication::ReplicationQuota;
 use crate::py::traffic::TopicTraffic;
 
 /// `UnknownServerError`: a mistake of ours.
@@ -226,10 +229,15 @@ impl Hub {
         partition: i32,
         log: &Log,
         terms: &Terms,
+        followers: HashMap<i32, PyRef<'_, Follower>>,
         owner: Py<PyAny>,
     ) -> Lease {
         let to = (&self.direct, &self.hubs);
-        Lease::grant(to, (topic, partition), log, terms, owner)
+        let followers = followers.iter();
+        let followers = followers
+            .map(|(&id, one)| (id, Arc::clone(&one.0)))
+            .collect();
+        Lease::grant(to, (topic, partition), log, (terms, followers), owner)
     }
 
     fn lend_session(
@@ -239,10 +247,17 @@ impl Hub {
         entries: Vec<Lent>,
         partitions_max: usize,
         now_ms: u64,
+        following: Option<(i32, u64, PyRef<'_, ReplicationQuota>)>,
     ) -> SessionLoan {
         let to = (&self.direct, &self.hubs);
         let reader = (*reader.get()).into();
-        SessionLoan::lend(to, session, reader, (&entries, partitions_max), now_ms)
+        let following = following.map(|(broker, connection, quota)| Following {
+            broker,
+            connection,
+            quota: Arc::clone(&quota.0),
+        });
+        let entries = (&*entries, partitions_max);
+        SessionLoan::lend(to, session, reader, entries, now_ms, following)
     }
 
     fn limit_leased_fetches(&self, bytes_max: u64, serves_racks: bool) {

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use super::direct::Direct;
 use super::fetch::PartitionToRead;
 use super::hub::Shared;
-use crate::direct::session::{Asked, Entry, Loan, Session, Told};
+use crate::direct::session::{Asked, Entry, Following, Loan, Session, Told};
 use crate::log;
 
 /// A partition, with the high watermark and the log start offset that the client was told.
@@ -31,6 +31,7 @@ impl SessionLoan {
         reader: log::Reader,
         (entries, partitions_max): (&[Lent], usize),
         now_ms: u64,
+        following: Option<Following>,
     ) -> Self {
         let entries = entries
             .iter()
@@ -44,6 +45,7 @@ impl SessionLoan {
                         offset: one.offset,
                         log_start_offset: one.log_start_offset,
                         bytes_max: one.bytes_max,
+                        last_epoch: one.last_fetched_epoch,
                     },
                     told: Told {
                         high_watermark: *high_watermark,
@@ -55,8 +57,12 @@ impl SessionLoan {
             epoch,
             entries: entries.collect(),
         };
+        let session = Session::new(id, reader, loan, partitions_max);
         Self {
-            session: direct.lend(Session::new(id, reader, loan, partitions_max)),
+            session: direct.lend(match following {
+                Some(following) => session.of_follower(following),
+                None => session,
+            }),
             direct: Arc::clone(direct),
             hub: Arc::clone(hub),
             lent: Instant::now(),
@@ -79,7 +85,7 @@ impl SessionLoan {
                 offset: asked.offset,
                 bytes_max: asked.bytes_max,
                 leader_epoch: asked.leader_epoch,
-                last_fetched_epoch: -1,
+                last_fetched_epoch: asked.last_epoch,
                 log_start_offset: asked.log_start_offset,
             };
             Ok((

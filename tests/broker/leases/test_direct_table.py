@@ -24,7 +24,7 @@ PLACES = {"hub", "here", "terms", "broker", "log"}
 FETCH_FILES = ("broker/api/k01_fetch.py", "broker/fetch/*.py")
 
 MAY_WRITE = "everyone may write; or it is known that this client may, and with producer ids"
-MAY_READ = "everyone may read; or it is known that this client may"
+MAY_READ = "everyone may read; or it is known that this client may read, or follow"
 
 #: What serves a Produce.
 PRODUCE_FUNCTIONS = (k00_produce.handle, k00_produce._serve)
@@ -99,7 +99,7 @@ FETCH_ERRORS = {
     "UnknownTopicOrPartition": "partition is known, this broker leads it, its directory is in use",
     "UnsupportedVersion": "version is 4 or later (batches are read as they are stored)",
     "UnsupportedCompressionType": "version is 10 or later, where the topic is compressed with zstd",
-    "OffsetOutOfRange": "leader epoch is not told or the same; no epoch of a last record",
+    "OffsetOutOfRange": "leader epoch is not told or the same; no epoch of a consumer's last record",
     "TopicAuthorizationFailed": MAY_READ,
     "FetchSessionIdNotFound": "no session, or one that Python has lent, in its epoch, with nothing of it waiting",
     "InvalidFetchSessionEpoch": "no session, or one that Python has lent, in its epoch, with nothing of it waiting",

@@ -156,7 +156,9 @@ async def test_internal_topics_have_no_lease(tmp_path: Path, monkeypatch: pytest
         assert one.asked == before + 3
         assert await one.needed(lambda client: [client.fetch(topic) for _ in range(3)]) == 3
         assert partition.lease is None
-        assert partition.terms() is None
+        terms = partition.terms()
+        assert terms is not None
+        assert (terms.is_internal, terms.followers) == (True, {})
 
 
 async def test_terms_that_are_the_same_end_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,6 +196,13 @@ class Rights:
         lease.allow(request, self._number, reads=True)
         return True
 
+    def tell_follower(self, lease: Lease, request: Request) -> bool:
+        """Says to a lease whether the client of a request may follow. False if the hub may not serve it so."""
+        if self._authorizer.notes_allowed or not self.might(Operation.CLUSTER_ACTION, Resource.CLUSTER):
+            return False
+        lease.allow(request, self._number, follows=True)
+        return True
+
     def tell_writer(self, lease: Lease, request: Request) -> None:
         """Says to a lease whether the client of a request may write to its topic, and how."""
         if not self._authorizer.notes_allowed and self.might(Operation.WRITE, Resource.TOPIC, lease.topic):

@@ -143,6 +143,7 @@ class FetchSession:
     """The memory of one client's session: its partitions, and what the client knows of them."""
 
     __slots__ = (
+        "_loan_ended",
         "created_ms",
         "entries",
         "epoch",
@@ -172,6 +173,7 @@ class FetchSession:
         self.last_place = 0
         #: While the hub serves the session.
         self.loan: Loan | None = None
+        self._loan_ended: Callable[[], object] = int
         #: The requests of which this side has one and has not answered it.
         self.unanswered = 0
         #: Who has read so far.
@@ -233,10 +235,14 @@ class FetchSession:
         """The live partitions, as they are read."""
         return sorted(self.live.values(), key=_place)
 
-    def lend(self, lend: Callable[[list[tuple[PartitionToRead, int, int]]], Loan]) -> None:
+    def lend(
+        self, lend: Callable[[list[tuple[PartitionToRead, int, int]]], Loan], ended: Callable[[], object] = int
+    ) -> None:
         """The hub serves the session from now on. `lend` gets its partitions in the order of reading, each with the
-        high watermark and the log start offset that the client was told. Nothing is heard of them meanwhile.
+        high watermark and the log start offset that the client was told. Nothing is heard of them meanwhile. `ended` is
+        called when the session is taken back.
         """
+        self._loan_ended = ended
         entries = sorted(self.entries.values(), key=_place)
         for entry in entries:
             entry.forget()
@@ -248,6 +254,7 @@ class FetchSession:
         if self.loan is None:
             return
         loan, self.loan = self.loan, None
+        self._loan_ended()
         self.look_at(loan)
         self.epoch, lent = loan.take_back()
         known, self.entries, self.live = self.entries, {}, {}
@@ -257,6 +264,10 @@ class FetchSession:
             self.add(entry)
         for entry in known.values():
             entry.session = None
+
+    def expire(self) -> None:
+        """Ends a wait in it, while the hub serves it."""
+        self.take_back()
 
     def look_at(self, loan: Loan) -> None:
         """Notes when a session that is lent was used."""
