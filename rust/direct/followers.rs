@@ -1,8 +1,8 @@
 //! The followers of a partition as their leader knows them, in one leader epoch.
 //!
 //! Each Fetch of a follower says what it has. Python knows the followers, and decides who is in sync
-//! (`replication/in_sync.py` has the rules); a lease knows them too, so that Fetches under it are heard of. There is one
-//! truth: both ask and tell the same [`Follower`].
+//! (`replication/in_sync.py` has the rules); a lease knows them too, so that Fetches under it are heard of. There is
+//! one truth: both ask and tell the same [`Follower`].
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::time::{ClockId, clock_gettime};

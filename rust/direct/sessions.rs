@@ -39,7 +39,7 @@ impl<O> Sessions<O> {
     }
 }
 
-/// What a follower's Fetch says of its log.
+/// A follower's log, as its Fetch tells of it.
 struct Fetched {
     follower: Arc<Follower>,
     end_offset: i64,

@@ -188,8 +188,8 @@ MUTANTS = (
     Mutant(
         "broker.lease-of-an-internal-topic",
         "python/ottla/replication/partition.py",
-        "            self.is_internal,\n",
-        "            False,\n",
+        "is_zstd, self.is_internal, followers",
+        "is_zstd, False, followers",
         pytest=(f"{TERMS}::test_internal_topics_have_no_lease",),
     ),
     Mutant(
@@ -223,8 +223,8 @@ MUTANTS = (
     Mutant(
         "broker.lease-hears-of-nobody-who-waits-in-python",
         "python/ottla/replication/partition.py",
-        "            # The hub must not move the log's end or the high watermark unseen.\n            self.lease.watch(True)\n",
-        "            pass\n",
+        "the log's end or the high watermark unseen.\n            self.lease.watch(True)\n",
+        "the log's end.\n            pass\n",
         pytest=(f"{LEASES}::test_who_waits_in_python_is_woken_too",),
     ),
     Mutant(

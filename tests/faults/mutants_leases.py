@@ -399,9 +399,9 @@ MUTANTS = (
     ),
     Mutant(
         "leases.serve-followers-while-one-is-added",
-        "python/ottla/replication/partition.py",
-        "self.in_sync is None or self.state is None or self.state.adding",
-        "self.in_sync is None or self.state is None",
+        "python/ottla/replication/in_sync.py",
+        "        if state.adding:\n",
+        "        if False:\n",
         pytest=(f"{_FOLLOWERS}::test_while_a_replica_is_added_all_is_counted_in_python",),
     ),
     Mutant(

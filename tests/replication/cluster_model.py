@@ -37,27 +37,12 @@ from ottla.replication.questions import EpochEnd
 from ottla.replication.roles import PartitionState, Role, has_resigned, role
 from ottla.replication.truncation import cut
 from ottla.replication.unclean_start import UncleanStart, end_of, may_offer
+from tests.replication.suspected import Around
 
 REPLICAS = (1, 2, 3)
 T: PartitionKey = ("t", 0)
 FOR_EVER = float("inf")
 Entry = tuple[int, int]
-
-
-class Around:
-    """The parts around a suspected replica that it asks."""
-
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
-
-    def may_be_unclean(self, topic: str) -> bool:
-        return False
-
-    def is_offline(self, key: PartitionKey) -> bool:
-        return False
-
-    def end_of(self, key: PartitionKey) -> EpochEnd:
-        return self._replica.end_of_all
 
 
 @dataclass
@@ -172,7 +157,7 @@ class Replica:
             self.vouched = max(self.vouched, min(self.high_watermark, self.alone_since))
 
     def serves(self, follower: int) -> bool:
-        """Whether the hub serves Fetches of a follower, without asking (`rust/direct/terms.rs`)."""
+        """The hub serves Fetches of a follower without asking (`rust/direct/terms.rs`)."""
         return self.in_sync is not None and self.in_sync.followers[follower].is_member
 
     def raise_in_hub(self) -> None:

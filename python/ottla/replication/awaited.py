@@ -48,7 +48,7 @@ class Awaited:
         return min(wait_ms, WAIT_MS) if self.is_awaited(follower) else wait_ms
 
     def is_awaited(self, follower: int) -> bool:
-        """Whether its Fetches hardly wait now."""
+        """Its Fetches hardly wait now."""
         return self._until.get(follower, 0.0) > self._clock()
 
     def unpark(self, follower: int, waiting: Waiting) -> None:

@@ -71,7 +71,17 @@ class Proposal(msgspec.Struct, frozen=True, gc=False):
 class InSync:
     """The followers of a partition that this broker leads, and the ISR as the controller last said it."""
 
-    __slots__ = ("epoch_start", "followers", "is_refused", "isr", "leader", "leader_epoch", "proposed", "version")
+    __slots__ = (
+        "epoch_start",
+        "followers",
+        "is_refused",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "leased",
+        "proposed",
+        "version",
+    )
 
     def __init__(
         self,
@@ -97,6 +107,8 @@ class InSync:
         self.followers = {
             replica: Follower(now_ms if replica in isr else None) for replica in replicas if replica != leader
         }
+        #: Those that the hub may serve while they are in sync.
+        self.leased = self.followers
         self._count()
 
     @classmethod
@@ -106,7 +118,11 @@ class InSync:
         """
         if state.replicas == (leader,):
             return None
-        return cls(leader, state.leader_epoch, state.replicas, state.isr, state.zk_version, end_offset, now_ms)
+        made = cls(leader, state.leader_epoch, state.replicas, state.isr, state.zk_version, end_offset, now_ms)
+        if state.adding:
+            # Bytes that go to a replica that is added are counted.
+            made.leased = {}
+        return made
 
     @property
     def maximal_isr(self) -> frozenset[int]:

@@ -35,7 +35,7 @@ from ottla.replication.waiting_fetches import NOBODY, Waiter, WaitingFetches
 from ottla.replication.waiting_produces import WaitingProduce, WaitingProduces
 
 if TYPE_CHECKING:
-    from ottla._core import Follower, Log
+    from ottla._core import Log
     from ottla.replication.lease import Lease
     from ottla.replication.owner import Owner
 
@@ -177,24 +177,9 @@ class Partition(Leased):
         if not self.is_leader or self.is_offline:
             return None
         accepts_all = self.has_enough_replicas and not self.needs_flush
-        return Terms(
-            self.log,
-            self.leader_epoch,
-            self.is_alone,
-            accepts_all,
-            self.compression_type == "zstd",
-            self.is_internal,
-            self.leased_followers,
-        )
-
-    @property
-    def leased_followers(self) -> dict[int, Follower]:
-        """The followers that the hub may serve while they are in sync. While replicas are added, what goes to them is
-        counted.
-        """
-        if self.in_sync is None or self.state is None or self.state.adding:
-            return {}
-        return self.in_sync.followers
+        is_zstd = self.compression_type == "zstd"
+        followers = {} if self.in_sync is None else self.in_sync.leased
+        return Terms(self.log, self.leader_epoch, self.is_alone, accepts_all, is_zstd, self.is_internal, followers)
 
     def leased(self, lease: Lease) -> None:
         """The hub may serve the partition until the terms change."""
@@ -203,7 +188,7 @@ class Partition(Leased):
 
     @property
     def _is_awaited(self) -> bool:
-        """Whether requests wait here for the high watermark, or for the log's end."""
+        """Requests wait here for the high watermark, or for the log's end."""
         return self.waiting_fetches.has_fetches or bool(self.waiting_produces)
 
     # --- roles ---

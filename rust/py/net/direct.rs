@@ -69,7 +69,9 @@ impl Lease {
 
 #[pymethods]
 impl Lease {
-    #[pyo3(signature = (request, client, *, reads = false, writes = false, writes_idempotently = false, follows = false))]
+    #[pyo3(signature = (
+        request, client, *, reads = false, writes = false, writes_idempotently = false, follows = false
+    ))]
     fn allow(
         &self,
         request: &Request,
