@@ -96,7 +96,7 @@ def test_a_marker_ends_a_transaction_and_wakes_who_waits_for_it(
 
     def consume() -> None:
         with connect(committed[0]) as parked:
-            answers.append(parked.fetch("open", max_wait_ms=20_000, min_bytes=1, isolation_level=COMMITTED))
+            answers.append(parked.fetch("open", max_wait_ms=300_000, min_bytes=1, isolation_level=COMMITTED))
 
     assert values(client.fetch("open")) == [b"undecided"]
     assert values(client.fetch("open", isolation_level=COMMITTED)) == []

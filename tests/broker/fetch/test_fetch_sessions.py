@@ -56,7 +56,7 @@ def test_a_session_waits_and_is_woken_by_any_of_its_partitions(client: Client, s
     session = Session(client, "wake")
     session.ask(dict.fromkeys(range(20), 0))
     answers: list[dict[int, int]] = []
-    waiting = threading.Thread(target=lambda: answers.append(session.ask(max_wait_ms=20_000, min_bytes=1)))
+    waiting = threading.Thread(target=lambda: answers.append(session.ask(max_wait_ms=300_000, min_bytes=1)))
     waiting.start()
     with connect(shared_broker) as other:
         other.produce("wake", batch(b"x"), partition=17)
@@ -185,7 +185,7 @@ def test_an_open_transaction_wakes_no_reader_of_committed_records(
     else:
         session.epoch = -1
     answers: list[FetchResponse] = []
-    options = {"max_wait_ms": 20_000, "min_bytes": 1, "isolation_level": 1}
+    options = {"max_wait_ms": 300_000, "min_bytes": 1, "isolation_level": 1}
     waiting = threading.Thread(target=lambda: answers.append(session.fetch({0: 0}, **options)))
     waiting.start()
     producer = Producer({"bootstrap.servers": shared_broker.bootstrap, "transactional.id": topic})

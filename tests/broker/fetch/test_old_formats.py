@@ -303,7 +303,7 @@ def test_a_long_log_is_converted_in_parts(client: Client) -> None:
 def test_an_old_consumer_waits_like_any_other(client: Client, shared_broker: Broker) -> None:
     client.create("waiting")
     with connect(shared_broker) as other, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(client.fetch, "waiting", version=2, max_wait_ms=20_000, min_bytes=1)
+        waiting = pool.submit(client.fetch, "waiting", version=2, max_wait_ms=300_000, min_bytes=1)
         other.produce("waiting", batch(b"later"))
         assert [one[3] for one in read(waiting.result().responses[0].partition_responses[0].record_set)] == [b"later"]
 
@@ -338,7 +338,7 @@ def test_what_follows_the_marker_that_ends_a_segment_is_reached(
     segments = sorted(int(file.stem) for file in data(shared_broker.data, topic).parent.glob("*.log"))
     assert segments == [0, 2]
     assert [one.is_control for one in _core.read_batches(record_set(client, topic))] == [False, True]
-    response = client.fetch(topic, 1, version=version, max_wait_ms=20_000, min_bytes=1)
+    response = client.fetch(topic, 1, version=version, max_wait_ms=300_000, min_bytes=1)
     ((row,),) = [one.partition_responses for one in response.responses]
     assert read(row.record_set) == [(2, None if version < 2 else 1_700_000_000_000, None, b"y" * 100)]
 
@@ -351,7 +351,7 @@ def test_segments_of_nothing_but_markers_are_passed(client: Client, shared_broke
     produced(client, "markers", batch(b"after"), 8)
     assert len(list(data(shared_broker.data, "markers").parent.glob("*.log"))) > 2
     for version, limits in ((0, {}), (3, {"max_bytes": 1}), (3, {})):
-        response = client.fetch("markers", version=version, max_wait_ms=20_000, min_bytes=1, **limits)
+        response = client.fetch("markers", version=version, max_wait_ms=300_000, min_bytes=1, **limits)
         assert [one[3] for one in read(response.responses[0].partition_responses[0].record_set)] == [b"after"]
 
 

@@ -68,7 +68,7 @@ class Waiting:
 
     async def add(self, **options: Any) -> None:
         """Returns when it waits in the hub."""
-        options = {"max_wait_ms": 20_000, "min_bytes": 1, **options}
+        options = {"max_wait_ms": 300_000, "min_bytes": 1, **options}
         topic, offset, before = self._partition.topic, self._partition.log.high_watermark, self.count
 
         async def wait() -> None:
@@ -118,7 +118,7 @@ async def test_who_waits_in_python_is_woken_too(tmp_path: Path, monkeypatch: pyt
         got = []
 
         async def wait() -> None:
-            in_a_session = {"max_wait_ms": 20_000, "min_bytes": 1, "session_epoch": 0}
+            in_a_session = {"max_wait_ms": 300_000, "min_bytes": 1, "session_epoch": 0}
             got.append(values(await one.talk(lambda client: client.fetch("awaited", 1, **in_a_session))))
 
         async with trio.open_nursery() as nursery:
@@ -193,7 +193,7 @@ async def test_a_client_that_waits_and_goes_away_leaves_nothing(
     def ask_and_leave(client: Client) -> None:
         rows = [FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)]
         topics = [FetchTopic(topic="awaited", partitions=rows)]
-        client.send_only(FETCH, 11, FetchRequest(replica_id=-1, max_wait_ms=20_000, min_bytes=1, topics=topics))
+        client.send_only(FETCH, 11, FetchRequest(replica_id=-1, max_wait_ms=300_000, min_bytes=1, topics=topics))
 
     async with waited_for(tmp_path, monkeypatch) as (one, _, waiting):
         await one.talk(ask_and_leave)
@@ -228,7 +228,7 @@ async def test_where_the_hub_sees_no_deadlines_nobody_waits_in_it(
 
         async def wait() -> None:
             got.append(
-                values(await other.talk(lambda client: client.fetch("awaited", 1, max_wait_ms=20_000, min_bytes=1)))
+                values(await other.talk(lambda client: client.fetch("awaited", 1, max_wait_ms=300_000, min_bytes=1)))
             )
 
         with trio.fail_after(PATIENCE_S):
@@ -460,7 +460,7 @@ async def test_plain_fetches_need_nobody(tmp_path: Path, monkeypatch: pytest.Mon
         def talk(client: Client) -> None:
             for _ in range(3):
                 assert client.fetch("read") == first
-                assert client.fetch("read", max_wait_ms=20_000, min_bytes=10, current_leader_epoch=0) == first
+                assert client.fetch("read", max_wait_ms=300_000, min_bytes=10, current_leader_epoch=0) == first
                 assert values(client.fetch("read", 3)) == []
 
         assert await one.needed(talk) == 0
