@@ -26,10 +26,10 @@ import trio
 from ottla import _core
 from ottla.client import Admin, Cluster, Producer, TopicPartition
 from ottla.pipelines.demo import broker
+from ottla.reading.columns import Columns
+from ottla.reading.segments import segments
 from ottla.spark import session
-from ottla.spark.columns import Columns
 from ottla.spark.schema import COLUMNS
-from ottla.spark.segments import segments
 
 PARTITIONS = 4
 RECORDS_PER_BATCH = 140

@@ -150,7 +150,7 @@ for found in pkgutil.walk_packages(ottla.__path__, "ottla.", onerror=lambda name
     serving = {"h11", "prometheus_client"}
     extras = {"pyarrow", "pyspark", "matplotlib", "numpy", "cryptography"} | serving
     rooms = ("ottla.spark", "ottla.pipelines", "ottla.metrics", "ottla.broker.watching.", "ottla.config.ciphers")
-    rooms += ("ottla.cli._dev_certificates",)
+    rooms += ("ottla.cli._dev_certificates", "ottla.reading")
     # Whoever imports the fixtures of pytest has it.
     missing = [row for row in missing if row != ["ottla.testing", "pytest"]]
     assert [(module, package) for module, package in missing if package not in extras] == []

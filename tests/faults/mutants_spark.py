@@ -3,8 +3,8 @@
 from tests.faults.mutants import Mutant
 
 STREAM = "python/ottla/spark/stream.py"
-BOUNDS = "python/ottla/spark/bounds.py"
-BROKERS = "python/ottla/spark/brokers.py"
+BOUNDS = "python/ottla/reading/bounds.py"
+BROKERS = "python/ottla/reading/brokers.py"
 PROTOCOL = "python/ottla/spark/sink/protocol.py"
 COMMIT = "python/ottla/spark/sink/commit.py"
 COLUMNS = "rust/records/columns.rs"

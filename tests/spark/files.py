@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ottla import _core
 from ottla.client import TopicPartition
-from ottla.spark.segments import OFFSET_ENTRY, TIME_ENTRY
+from ottla.reading.segments import OFFSET_ENTRY, TIME_ENTRY
 
 BASE_MS = 1_700_000_000_000
 INDEX_BYTES = 1000

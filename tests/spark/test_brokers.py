@@ -11,10 +11,10 @@ import trio
 from ottla import _core
 from ottla.client import Admin, Cluster, NotABroker, Producer, TopicPartition, UnknownHost
 from ottla.client.errors import ConnectionLost
-from ottla.spark import fetching
-from ottla.spark.bounds import DataLoss
-from ottla.spark.brokers import latest, resolve, starting
-from ottla.spark.damage import DamagedBatch
+from ottla.reading import fetching
+from ottla.reading.bounds import DataLoss
+from ottla.reading.brokers import latest, resolve, starting
+from ottla.reading.damage import DamagedBatch
 from ottla.spark.filters import Wanted
 from ottla.spark.options import parse
 from ottla.wire.k02_list_offsets import LIST_OFFSETS
@@ -64,7 +64,7 @@ def reader(bootstrap: str, **options: str) -> BatchReader:
 @pytest.fixture
 def small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "FETCH_BYTES", 4000)
-    monkeypatch.setattr("ottla.spark.columns.ROWS_MAX", 100)
+    monkeypatch.setattr("ottla.spark.schema.ROWS_MAX", 100)
 
 
 class Asked(CuttingProxy):

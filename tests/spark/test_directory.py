@@ -13,9 +13,9 @@ from ottla import _core, records
 from ottla.client import TopicPartition
 from ottla.errors import InvalidTimestamp
 from ottla.log import Log, LogConfig
-from ottla.spark import segments as files
-from ottla.spark.bounds import DataLoss
-from ottla.spark.damage import DamagedBatch
+from ottla.reading import segments as files
+from ottla.reading.bounds import DataLoss
+from ottla.reading.damage import DamagedBatch
 from ottla.spark.options import parse
 from ottla.spark.schema import COLUMNS
 from tests.peers.skips import module
@@ -274,7 +274,7 @@ def test_what_a_split_has_not_finished_does_not_count(root: Path) -> None:
 
 def test_a_compaction_that_swaps_while_it_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a segment everything is swapped in: nothing is left out or read twice."""
-    monkeypatch.setattr("ottla.spark.columns.ROWS_MAX", 100)
+    monkeypatch.setattr("ottla.spark.schema.ROWS_MAX", 100)
     source = reader(root, "offset")
     (task,) = source.partitions()
     found = source.read(task)

@@ -7,9 +7,11 @@ import pytest
 
 from ottla.client import TopicPartition
 from ottla.kafka import EARLIEST, LATEST
+from ottla.reading.limits import Everywhere, Offsets, Timestamp, Timestamps
+from ottla.reading.topics import Topics
 from ottla.spark.given import SINK_TOPIC
-from ottla.spark.limits import Everywhere, Offsets, Timestamp, Timestamps, Use
-from ottla.spark.options import Topics, parse
+from ottla.spark.limits import Use
+from ottla.spark.options import UNWANTED_TOPICS, parse
 from ottla.spark.schema import COLUMNS, HEADERS_TYPE, names, struct
 from ottla.spark.sink.options import parse as parse_write
 
@@ -31,7 +33,7 @@ def test_defaults() -> None:
     ("given", "topics"),
     [
         ({"subscribe": " a , b,,a"}, Topics(names=("a", "b"))),
-        ({"subscribePattern": r"web-\d+"}, Topics(pattern=r"web-\d+")),
+        ({"subscribePattern": r"web-\d+"}, Topics(pattern=r"web-\d+", unwanted=UNWANTED_TOPICS)),
         (
             {"assign": '{"a":[0,2],"b":[1]}'},
             Topics(partitions=frozenset({TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 1)})),
@@ -49,9 +51,10 @@ def test_a_pattern_matches_whole_names() -> None:
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", SINK_TOPIC])
 def test_internal_topics_are_meant_by_name_only(name: str) -> None:
-    assert Topics(names=(name,)).matches(name)
-    assert not Topics(pattern=".*").matches(name)
-    assert Topics(pattern=".*").matches("__other")
+    assert parse({**BROKERS, "subscribe": name}).topics.matches(name)
+    pattern = parse({**BROKERS, "subscribePattern": ".*"}).topics
+    assert not pattern.matches(name)
+    assert pattern.matches("__other")
 
 
 @pytest.mark.parametrize(

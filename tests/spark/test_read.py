@@ -203,7 +203,7 @@ def test_errors_are_sentences(spark: "SparkSession", topics: Topics, plain: str)
     late = '{"plain":{"0":9999,"1":0,"2":0}}'
     stream = topics.stream(spark, "brokers", subscribe=plain, startingOffsets=late).writeStream.format("noop")
     query = stream.trigger(availableNow=True).start()
-    with pytest.raises(Exception, match=r": ottla\.spark\.bounds\.DataLoss: the starting offset of plain-0") as lost:
+    with pytest.raises(Exception, match=r": ottla\.reading\.bounds\.DataLoss: the starting offset of plain-0") as lost:
         query.awaitTermination(PATIENCE_S)
     with pytest.raises(Exception, match=r"ValueError: Required attribute 'value' not found") as unwritten:
         spark.range(1).write.format("ottla").mode("append").options(

@@ -8,7 +8,7 @@ import trio
 
 from ottla.client import Admin, Cluster
 from ottla.client.groups import Groups
-from ottla.spark.bounds import DataLoss
+from ottla.reading.bounds import DataLoss
 from ottla.spark.limits import Use
 from ottla.spark.options import parse
 from tests.peers.ottla import Broker

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla.client import Admin, Cluster, Producer, TopicPartition
-from ottla.spark.segments import read_checkpoint
+from ottla.reading.segments import read_checkpoint
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:

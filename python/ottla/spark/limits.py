@@ -12,11 +12,11 @@ latest nor end at earliest; it starts at earliest unless told otherwise. A strea
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from ottla.client import TopicPartition
 from ottla.kafka import EARLIEST, LATEST
+from ottla.reading.limits import Everywhere, Limit, Offsets, Timestamp, Timestamps
 
 
 class Use(Enum):
@@ -25,37 +25,6 @@ class Use(Enum):
     BATCH = "batch"
     STREAM = "stream"
     EITHER = "either"
-
-
-@dataclass(frozen=True, slots=True)
-class Everywhere:
-    """The same offset for all partitions: `EARLIEST` or `LATEST`."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Offsets:
-    """An offset for each partition; `EARLIEST` and `LATEST` are allowed."""
-
-    of: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Timestamp:
-    """The first record at or after this time, in all partitions."""
-
-    timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Timestamps:
-    """The first record at or after a time, for each partition."""
-
-    of_ms: Mapping[TopicPartition, int]
-
-
-Limit = Everywhere | Offsets | Timestamp | Timestamps
 
 
 def parse_assignment(text: str) -> frozenset[TopicPartition]:

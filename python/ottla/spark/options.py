@@ -6,13 +6,18 @@ words; an option that it silently ignores is a warning, or an error with the nea
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from ottla.client import Security, TopicPartition
 from ottla.kafka import INTERNAL_TOPICS
+from ottla.reading import options as reading
+from ottla.reading.layout import Layout
+from ottla.reading.options import Advice
+from ottla.reading.topics import Topics
 from ottla.spark.given import SINK_TOPIC, choice, flag, lower, number, refuse_unknown, security
-from ottla.spark.limits import Limit, Use, parse_assignment, parse_limit
+from ottla.spark.limits import Use, parse_assignment, parse_limit
+from ottla.spark.schema import layout
 
 log = logging.getLogger(__name__)
 
@@ -56,66 +61,34 @@ JAVA_ONLY = (
 )
 
 
-#: Topics that a pattern never means.
+#: Topics that a pattern never means, as in Spark's source.
 UNWANTED_TOPICS = INTERNAL_TOPICS | {SINK_TOPIC}
 
 
-@dataclass(frozen=True, slots=True)
-class Topics:
-    """Which partitions are meant: of exactly one of the three kinds the value is not None."""
-
-    names: tuple[str, ...] | None = None
-    pattern: str | None = None
-    partitions: frozenset[TopicPartition] | None = None
-
-    def matches(self, topic: str) -> bool:
-        """True if the topic is among them; a pattern must match the whole name, as in Java's `matches()`, and never
-        means internal topics, as in Spark's source.
-        """
-        if self.names is not None:
-            return topic in self.names
-        if self.pattern is not None:
-            return topic not in UNWANTED_TOPICS and re.fullmatch(self.pattern, topic) is not None
-        assert self.partitions is not None
-        return any(partition.topic == topic for partition in self.partitions)
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions(reading.ReadOptions):
     """The options of one batch read or stream, checked and typed. Sizes in bytes, times in milliseconds."""
 
-    topics: Topics
-    starting: Limit
-    ending: Limit
-    bootstrap_servers: str | None
-    security: Security | None
-    path: str | None
-    up_to_log_end: bool
-    latest_if_no_timestamp: bool
-    fail_on_data_loss: bool
+    advice: ClassVar[Advice] = Advice(
+        data_loss=". With failOnDataLoss=false what is missing is left out",
+        no_later_record="; with startingOffsetsByTimestampStrategy=latest such partitions are empty",
+        damage=". corruptBatches=skip leaves it out and says so",
+        timestamp=". timestamps=null makes it null",
+    )
+
     partitions_min: int | None
     records_per_partition_max: int | None
     splits_partitions: bool
     """True if several tasks may read parts of one topic partition; one task keeps its order."""
     include_headers: bool
-    read_committed: bool
-    client_id: str
-    poll_timeout_ms: int
-    api_timeout_ms: int
-    fetch_bytes_max: int | None
-    fetch_wait_ms_max: int | None
-    offset_attempts: int
-    offset_retry_ms: int
     offsets_per_trigger_max: int | None
     offsets_per_trigger_min: int | None
     trigger_delay_ms: int
     pushdown: bool
-    skip_corrupt: bool
-    corrupt_report: str | None
-    verify_crc: bool
-    timestamps: str
-    """Treatment of timestamps that microseconds cannot hold: `error` or `null`."""
     commit_group: str | None
+
+    def layout(self, names: Sequence[str]) -> Layout:
+        return layout(names)
 
 
 def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
@@ -216,7 +189,7 @@ def _topics(options: Mapping[str, str]) -> Topics:
         re.compile(pattern)
     except re.error as problem:
         raise ValueError(f"subscribePattern '{pattern}': {problem}") from None
-    return Topics(pattern=pattern)
+    return Topics(pattern=pattern, unwanted=UNWANTED_TOPICS)
 
 
 def _read_committed(options: Mapping[str, str]) -> bool:

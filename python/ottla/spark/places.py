@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.client import TopicPartition
-from ottla.spark.bounds import Beginning
+from ottla.reading.bounds import Beginning
 from ottla.spark.filters import Wanted
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import Range
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Place(Protocol):
-    """`ottla.spark.brokers` or `ottla.spark.directory`; what each function promises and raises stands there."""
+    """`ottla.reading.brokers` or `ottla.reading.directory`; what each function promises and raises stands there."""
 
     def resolve(self, options: ReadOptions, wanted: Wanted) -> list[Range]:
         """The ranges that a batch is to read of what is wanted."""
@@ -38,9 +38,9 @@ class Place(Protocol):
 def place(options: ReadOptions) -> Place:
     """Where these options read. Imported only now: both need what is not needed to load the source."""
     if options.path is not None:
-        from ottla.spark import directory
+        from ottla.reading import directory
 
         return directory
-    from ottla.spark import brokers
+    from ottla.reading import brokers
 
     return brokers

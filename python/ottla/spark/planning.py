@@ -10,32 +10,15 @@ core until a part would exceed 256 MiB, and as many for each core.
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from ottla.client import TopicPartition
+from ottla.reading.ranges import Range
+
+__all__ = ["Range", "plan", "plan_whole", "task_count"]
 
 TASK_BYTES = 64 * 1024 * 1024
 TASK_BYTES_MAX = 256 * 1024 * 1024
 TASKS_PER_CORE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Offsets `start` to before `end` of one partition. `size_bytes` is an estimate and never 0.
-
-    `source` says where a task finds it: host and port of the leader, or the folder of the partition.
-    """
-
-    partition: TopicPartition
-    start: int
-    end: int
-    size_bytes: int
-    source: tuple[str, int] | str
-
-    @property
-    def offsets(self) -> int:
-        """How many offsets; there may be fewer records."""
-        return self.end - self.start
 
 
 def task_count(ranges: Sequence[Range], partitions_min: int | None, cores: int | None = None) -> int:

@@ -14,6 +14,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.reading.layout import Layout
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -29,6 +31,20 @@ COLUMNS = {
 }
 HEADERS = "headers"
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+
+# Spark's throughput is flat between ten and fifty thousand rows a batch, and falls where a batch leaves the caches.
+ROWS_MAX = 20_000
+BYTES_MAX = 8 * 1024 * 1024
+
+# The decoder's names.
+DECODED = {
+    "key": "key",
+    "value": "value",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestampType": "timestamp_type",
+    HEADERS: "headers",
+}
 
 
 def names(include_headers: bool, chosen: str | None = None) -> tuple[str, ...]:
@@ -118,3 +134,8 @@ def arrow(names: Sequence[str]) -> "pa.Schema":
         HEADERS: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
     }
     return pa.schema([(name, types[name]) for name in names])
+
+
+def layout(names: Sequence[str]) -> Layout:
+    """How records are decoded into these columns."""
+    return Layout(arrow(names), DECODED, "us", ROWS_MAX, BYTES_MAX)

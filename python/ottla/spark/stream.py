@@ -38,8 +38,8 @@ from pyspark.sql.streaming.datasource import (
 
 from ottla.client import TopicPartition
 from ottla.errors import KafkaError, ProtocolError
+from ottla.reading.bounds import Beginning, DataLoss
 from ottla.spark.batch import read, tasks
-from ottla.spark.bounds import Beginning, DataLoss
 from ottla.spark.groups import commit
 from ottla.spark.offsets import from_json, limited, spans, to_json, waiting
 from ottla.spark.options import ReadOptions

@@ -11,7 +11,7 @@ from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.client.offsets import list_offsets
 from ottla.errors import UnknownTopicOrPartition, error
 from ottla.kafka import CONSUMER, EARLIEST, LATEST
-from ottla.spark.options import ReadOptions
+from ottla.reading.options import ReadOptions
 
 FETCH_BYTES = 4 * 1024 * 1024
 FETCH_WAIT_MS = 500

@@ -5,14 +5,14 @@ it.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ottla.client import TopicPartition
-from ottla.kafka import EARLIEST, LATEST
-from ottla.spark.limits import Everywhere, Limit, Offsets, Timestamp, Timestamps
-from ottla.spark.options import ReadOptions
+from ottla.errors import OffsetOutOfRange
+from ottla.kafka import EARLIEST, LATEST, TopicPartition
+from ottla.reading.limits import Everywhere, Limit, Offsets, Timestamp, Timestamps
+from ottla.reading.options import ReadOptions
 
 
-class DataLoss(Exception):
-    """Offsets that were asked for are not there (any more). `failOnDataLoss=false` reads what there is."""
+class DataLoss(OffsetOutOfRange):
+    """Offsets that were asked for are not there (any more)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,7 @@ def settle_start(
         if start is None:
             if not options.latest_if_no_timestamp:
                 raise ValueError(
-                    f"no record of {partition} is at or after the starting time; "
-                    "with startingOffsetsByTimestampStrategy=latest such partitions are empty"
+                    f"no record of {partition} is at or after the starting time{options.advice.no_later_record}"
                 )
             start = LATEST
         if start == LATEST:
@@ -127,8 +126,8 @@ def _inside(options: ReadOptions, partition: TopicPartition, side: str, offset: 
     inside = min(max(offset, first), last)
     if inside != offset and options.fail_on_data_loss:
         raise DataLoss(
-            f"the {side} offset of {partition} is {offset}, but it has offsets {first} to {last}. "
-            "With failOnDataLoss=false what is missing is left out"
+            f"the {side} offset of {partition} is {offset}, but it has offsets {first} to {last}"
+            f"{options.advice.data_loss}"
         )
     return inside
 

@@ -1,6 +1,6 @@
 """Reading a data directory: the files themselves, beside a running broker or without one.
 
-What `ottla.spark.brokers` says of topics that are deleted meanwhile holds here too.
+What `ottla.reading.brokers` says of topics that are deleted meanwhile holds here too.
 
 What counts as written is what the broker has acknowledged to readers: the high watermark in its checkpoint file,
 which Ottla writes at most 200 ms after it moved (Kafka: 5 s). `upTo=logEnd` reads to the end of the files instead.
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from ottla.client import TopicPartition
 from ottla.log.committed import aborted_transactions, last_stable_offset
-from ottla.spark.bounds import Beginning, DataLoss, settle, settle_start, times_ms
-from ottla.spark.columns import Columns
-from ottla.spark.damage import HINT, Damage, DamagedBatch, Skipped
-from ottla.spark.filters import Wanted
-from ottla.spark.limits import Limit, Timestamp
-from ottla.spark.options import ReadOptions
-from ottla.spark.planning import Range
-from ottla.spark.segments import Segment, batches, end_offset, offset_at, read_checkpoint, segments
+from ottla.reading.bounds import Beginning, DataLoss, settle, settle_start, times_ms
+from ottla.reading.columns import Columns
+from ottla.reading.damage import Damage, DamagedBatch, Skipped
+from ottla.reading.limits import Limit, Timestamp
+from ottla.reading.options import Advice, ReadOptions
+from ottla.reading.ranges import Range
+from ottla.reading.segments import Segment, batches, end_offset, offset_at, read_checkpoint, segments
+from ottla.reading.wanted import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -229,7 +229,8 @@ def _read_range(
         if columns.done:
             break
         if rest is not None and (following or skipped is not None):
-            _unreadable(columns, part, rest, following[0].base_offset if following else part.end, skipped)
+            end = following[0].base_offset if following else part.end
+            _unreadable(columns, part, rest, end, skipped, options.advice)
         elif following:
             # What a segment lacks at its end, compaction took away.
             columns.skip_to(max(columns.next_offset, following[0].base_offset))
@@ -255,14 +256,14 @@ def _read_segment(
     return None if position >= segment.size_bytes else f"{segment.path} at byte {position}"
 
 
-def _unreadable(columns: Columns, part: Range, place: str, end: int, skipped: Skipped | None) -> None:
+def _unreadable(columns: Columns, part: Range, place: str, end: int, skipped: Skipped | None, advice: Advice) -> None:
     """The rest of a segment, up to the offset `end`, in which no batch can be found."""
     topic, partition = part.partition
     place = f"{place}, and all after it in this file"
     found = Damage(topic, partition, columns.next_offset, end - 1, None, place)
     problem = "its length is not that of a batch"
     if skipped is None:
-        raise DamagedBatch(f"{found}: {problem}. {HINT}")
+        raise DamagedBatch(f"{found}: {problem}{advice.damage}")
     skipped.note(found, problem)
     columns.skip_to(max(columns.next_offset, end))
 
@@ -271,8 +272,8 @@ def _lost(options: ReadOptions, part: Range, wanted: int, first: int) -> None:
     """Raises or warns: the offsets to be read next were deleted by age or size after the query was planned."""
     if options.fail_on_data_loss:
         raise DataLoss(
-            f"{part.partition} begins at offset {first} by now, and {wanted} is to be read next. "
-            "With failOnDataLoss=false what is missing is left out"
+            f"{part.partition} begins at offset {first} by now, and {wanted} is to be read next"
+            f"{options.advice.data_loss}"
         )
     log.warning("%s begins at offset %d by now: %d to %d are left out", part.partition, first, wanted, first)
 
@@ -281,8 +282,7 @@ def _cut(options: ReadOptions, part: Range, columns: Columns, what: str) -> None
     """The partition is gone or has less than when the query was planned: its topic was deleted, and maybe made anew."""
     if options.fail_on_data_loss:
         raise DataLoss(
-            f"{part.partition} {what}, but {part.end} was there when the query was planned. "
-            "With failOnDataLoss=false what is missing is left out"
+            f"{part.partition} {what}, but {part.end} was there when the query was planned{options.advice.data_loss}"
         )
     log.warning("%s %s: offsets %d to %d are left out", part.partition, what, columns.next_offset, part.end)
     columns.skip_to(part.end)

@@ -1,4 +1,4 @@
-"""Record batches into Arrow batches for Spark: Rust decodes into buffers, pyarrow takes them as they are."""
+"""Record batches into Arrow batches: Rust decodes into buffers, pyarrow takes them as they are."""
 
 from __future__ import annotations
 
@@ -10,28 +10,15 @@ import pyarrow as pa
 from ottla import _core
 from ottla.client import TopicPartition
 from ottla.errors import InvalidTimestamp, KafkaError
-from ottla.spark.damage import HINT, DamagedBatch, Skipped, damage
-from ottla.spark.schema import HEADERS, arrow
+from ottla.reading.damage import DamagedBatch, Skipped, damage
+from ottla.reading.layout import CONSTANT, Layout
+from ottla.reading.options import Advice
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from ottla.spark.options import ReadOptions
-    from ottla.spark.planning import Range
-
-# Spark's throughput is flat between ten and fifty thousand rows a batch, and falls where a batch leaves the caches.
-ROWS_MAX = 20_000
-BYTES_MAX = 8 * 1024 * 1024
-
-# Our columns that are decoded; topic and partition are the same in all rows of a partition.
-DECODED = {
-    "key": "key",
-    "value": "value",
-    "offset": "offset",
-    "timestamp": "timestamp",
-    "timestampType": "timestamp_type",
-    HEADERS: "headers",
-}
+    from ottla.reading.options import ReadOptions
+    from ottla.reading.ranges import Range
 
 
 class Columns:
@@ -42,7 +29,7 @@ class Columns:
 
     def __init__(
         self,
-        names: Sequence[str],
+        layout: Layout,
         partition: TopicPartition,
         start: int,
         end: int,
@@ -50,11 +37,14 @@ class Columns:
         *,
         check_crc: bool = True,
         timestamps: str = "error",
+        advice: Advice | None = None,
     ) -> None:
         """`skipped` notes batches that cannot be read; without it they are errors. `timestamps` is "error" or "null",
-        for those that microseconds cannot hold.
+        for those that the column's unit cannot hold. `advice` ends the errors.
         """
-        self._schema = arrow(names)
+        self._layout = layout
+        self._schema = layout.schema
+        self._advice = advice or Advice()
         self._partition = partition
         self._skipped = skipped
         # Of the last data, what a damaged batch ended.
@@ -62,10 +52,10 @@ class Columns:
         self._decoder = _core.ColumnDecoder(
             start_offset=start,
             end_offset=end,
-            columns=[DECODED[name] for name in names if name in DECODED],
-            rows_max=ROWS_MAX,
-            bytes_max=BYTES_MAX,
-            timestamp_unit="us",
+            columns=layout.columns,
+            rows_max=layout.rows_max,
+            bytes_max=layout.bytes_max,
+            timestamp_unit=layout.timestamp_unit,
             timestamps=timestamps,
             check_crc=check_crc,
         )
@@ -73,15 +63,16 @@ class Columns:
 
     @classmethod
     def of(cls, options: ReadOptions, part: Range, names: Sequence[str], skipped: Skipped | None) -> Self:
-        """For a range that a task reads."""
+        """For a range that is read."""
         return cls(
-            names,
+            options.layout(names),
             part.partition,
             part.start,
             part.end,
             skipped,
             check_crc=options.verify_crc,
             timestamps=options.timestamps,
+            advice=options.advice,
         )
 
     @property
@@ -128,12 +119,12 @@ class Columns:
                     yield self._batch(chunk)
                 return
             except InvalidTimestamp as problem:
-                raise InvalidTimestamp(f"{self._partition}: {problem}. timestamps=null makes it null") from problem
+                raise InvalidTimestamp(f"{self._partition}: {problem}{self._advice.timestamp}") from problem
             except KafkaError as problem:
                 where = place if position is None else f"{place} at byte {position + self.position}"
                 found = damage(view, self.position, self._partition, where)
                 if self._skipped is None or (found.size_bytes is None and position is None):
-                    raise DamagedBatch(f"{found}: {problem}. {HINT}") from problem
+                    raise DamagedBatch(f"{found}: {problem}{self._advice.damage}") from problem
                 if found.size_bytes is None:
                     return
                 self._skipped.note(found, problem)
@@ -156,15 +147,15 @@ class Columns:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(self, chunk: _core.Columns, field: pa.Field) -> pa.Array:
-        if field.name not in DECODED:
+        if field.name in CONSTANT:
             return self._repeated(field.name, chunk.rows)
-        name = DECODED[field.name]
+        name = self._layout.decoded[field.name]
         if name != "headers":
             return _from_buffers(chunk, name, field.type, chunk.rows)
         pairs = field.type.value_type
         names, values = (
-            _from_buffers(chunk, part, pairs.field(key).type, chunk.header_count)
-            for part, key in (("headers.name", "key"), ("headers.value", "value"))
+            _from_buffers(chunk, part, pairs.field(index).type, chunk.header_count)
+            for index, part in enumerate(("headers.name", "headers.value"))
         )
         entries = pa.Array.from_buffers(pairs, chunk.header_count, [None], 0, children=[names, values])
         return _from_buffers(chunk, name, field.type, chunk.rows, [entries])
@@ -177,7 +168,7 @@ class Columns:
                 if name == "topic"
                 else pa.scalar(self._partition.partition, pa.int32())
             )
-            whole = self._constant[name] = pa.repeat(value, max(rows, ROWS_MAX))
+            whole = self._constant[name] = pa.repeat(value, max(rows, self._layout.rows_max))
         return whole.slice(0, rows)
 
 

@@ -20,15 +20,15 @@ from ottla.client import Cluster, NotABroker, TopicPartition, UnknownHost
 from ottla.client.offsets import list_offsets
 from ottla.errors import KafkaError, OffsetOutOfRange, RemoteProtocolError, UnknownTopicOrPartition
 from ottla.kafka import EARLIEST, LATEST
-from ottla.spark.bounds import Beginning, DataLoss, settle, settle_start, times_ms
-from ottla.spark.columns import Columns
-from ottla.spark.damage import Skipped
-from ottla.spark.fetching import Fetcher
-from ottla.spark.filters import Wanted
-from ottla.spark.limits import Limit, Timestamp
-from ottla.spark.options import ReadOptions
-from ottla.spark.planning import Range
-from ottla.spark.sizes import record_bytes
+from ottla.reading.bounds import Beginning, DataLoss, settle, settle_start, times_ms
+from ottla.reading.columns import Columns
+from ottla.reading.damage import Skipped
+from ottla.reading.fetching import Fetcher
+from ottla.reading.limits import Limit, Timestamp
+from ottla.reading.options import ReadOptions
+from ottla.reading.ranges import Range
+from ottla.reading.sizes import record_bytes
+from ottla.reading.wanted import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -281,8 +281,8 @@ def _skip(fetcher: Fetcher, options: ReadOptions, part: Range, columns: Columns,
     first, last = bounds
     if options.fail_on_data_loss or first <= wanted <= last:
         raise DataLoss(
-            f"{part.partition} has offsets {first} to {last} by now, and {wanted} is to be read next. "
-            "With failOnDataLoss=false what is missing is left out"
+            f"{part.partition} has offsets {first} to {last} by now, and {wanted} is to be read next"
+            f"{options.advice.data_loss}"
         ) from problem
     following = min(first, part.end) if wanted < first else part.end
     log.warning("%s has offsets %d to %d by now: %d to %d are left out", part.partition, first, last, wanted, following)
@@ -293,8 +293,7 @@ def _gone(options: ReadOptions, part: Range, columns: Columns, problem: Exceptio
     """The topic was deleted after the query was planned."""
     if options.fail_on_data_loss:
         raise DataLoss(
-            f"{part.partition} is gone, and offset {columns.next_offset} is to be read next. "
-            "With failOnDataLoss=false what is missing is left out"
+            f"{part.partition} is gone, and offset {columns.next_offset} is to be read next{options.advice.data_loss}"
         ) from problem
     log.warning("%s is gone: offsets %d to %d are left out", part.partition, columns.next_offset, part.end)
     columns.skip_to(part.end)

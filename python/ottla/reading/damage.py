@@ -1,4 +1,4 @@
-"""Batches that cannot be read: where they are, and a record of those that were left out (`corruptBatches=skip`).
+"""Batches that cannot be read: where they are, and a record of those that were left out.
 
 A batch with a wrong checksum still says, most likely truly, how long it is, which is where the next one begins: its
 length is not under the checksum, but if it were wrong no batch would follow there. A length that cannot be true ends a
@@ -14,8 +14,6 @@ from pathlib import Path
 from ottla.client import TopicPartition
 
 log = logging.getLogger(__name__)
-
-HINT = "corruptBatches=skip leaves it out and says so"
 
 # Base offset, length of what follows; partition leader epoch, magic, checksum; attributes, last offset delta.
 HEADER = struct.Struct(">qiibIhi")
