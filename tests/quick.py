@@ -53,7 +53,7 @@ ROOMS = {
     "python/ottla/net/": ["tests/net"],
     "python/ottla/peers/": ["tests/peers"],
     "python/ottla/pipelines/": ["tests/pipelines/test_config.py", "tests/pipelines/test_tables.py"],
-    "python/ottla/reading/": ["tests/spark/test_directory.py", "tests/spark/test_brokers.py"],
+    "python/ottla/reading/": ["tests/reading", "tests/spark/test_directory.py", "tests/spark/test_brokers.py"],
     "python/ottla/replication/": ["tests/replication"],
     "python/ottla/spark/": ["tests/spark"],
     "python/ottla/transaction/": ["tests/transaction"],

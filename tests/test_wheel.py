@@ -246,6 +246,7 @@ def test_a_command_that_lacks_an_extra_says_how_to_install_it(environment: Path,
     ("extra", "program"),
     [
         ("arrow", "from ottla import records; records.arrow_schema()"),
+        ("arrow", "import ottla; ottla.scan('t', path='.')"),
         ("spark", "from ottla.spark import session; session()"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-KINDS = frozenset({"arrow", "clients", "clocks", "data", "java", "mounts", "netns", "spark", "zookeeper"})
+KINDS = frozenset({"arrow", "clients", "clocks", "data", "frames", "java", "mounts", "netns", "spark", "zookeeper"})
 
 
 def required() -> frozenset[str]:

@@ -243,11 +243,11 @@ def test_a_named_topic_that_is_deleted_under_a_stream(own: Topics, side: str, ca
     assert read_all(lenient, tasks[lenient]) == [("b", 0), ("b", 1), ("b", 2)]
     assert "a-0 is gone: offsets 0 to 5 are left out" in caplog.text
     # between the end of a batch and its planning,
-    with pytest.raises(Exception, match=r"a-0|'a'|has no a"):
+    with pytest.raises(Exception, match=r"a-0|topic '?a|has no a"):
         strict.partitions(start, planned)
     assert read_all(lenient, lenient.partitions(start, planned)) == [("b", 0), ("b", 1), ("b", 2)]
     # and between batches.
-    with pytest.raises(Exception, match=r"'a'|has no a"):
+    with pytest.raises(Exception, match=r"topic '?a|has no a"):
         strict.latestOffset(planned, EVERYTHING)
     later = lenient.latestOffset(planned, EVERYTHING)
     assert later == {"b": {"0": 3}}
@@ -258,7 +258,7 @@ def test_a_named_topic_that_is_deleted_under_a_stream(own: Topics, side: str, ca
     last = lenient.latestOffset(later, EVERYTHING)
     assert offsets(lenient, later, last) == [3, 4]
     # A new query with a name that is none is an error all the same.
-    with pytest.raises(Exception, match=r"'a'|has no a"):
+    with pytest.raises(Exception, match=r"topic '?a|has no a"):
         reader(own, side, subscribe="a,b", failOnDataLoss="false").initialOffset()
 
 

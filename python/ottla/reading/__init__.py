@@ -10,4 +10,6 @@ have in common.
 | `segments`                      | of directories: a partition's files beside a broker that goes on writing them  |
 | `ranges`, `layout`, `columns`   | what is left to read, and its rows in Arrow's memory                           |
 | `damage`                        | batches that cannot be read                                                    |
+| `scan`, `given`, `rows`, `lazy` | `ottla.scan`: its arguments, its columns, its frame in polars                  |
+| `json_values`                   | JSON values as columns                                                         |
 """

@@ -200,9 +200,9 @@ async def _partitions(cluster: Cluster, options: ReadOptions, *, begun: bool = F
     for name in names:
         try:
             found.update(TopicPartition(name, number) for number in await cluster.partitions(name))
-        except UnknownTopicOrPartition:
+        except UnknownTopicOrPartition as problem:
             if topics.pattern is None and not may_lack:
-                raise
+                raise UnknownTopicOrPartition(f"there is no topic {name}") from problem
     if topics.partitions is None:
         return sorted(found)
     if (missing := topics.partitions - found) and not may_lack:
