@@ -29,7 +29,7 @@ from ottla.pipelines.demo import broker
 from ottla.reading.columns import Columns
 from ottla.reading.segments import segments
 from ottla.spark import session
-from ottla.spark.schema import COLUMNS
+from ottla.spark.schema import COLUMNS, layout
 
 PARTITIONS = 4
 RECORDS_PER_BATCH = 140
@@ -106,7 +106,7 @@ def decode(root: Path) -> int:
     """Decodes as a task does, without Spark: all rows of all partitions, in this process. Returns their number."""
     rows = 0
     for number in range(PARTITIONS):
-        columns = Columns(list(COLUMNS), TopicPartition(TOPIC, number), 0, 1 << 62)
+        columns = Columns(layout(COLUMNS), TopicPartition(TOPIC, number), 0, 1 << 62)
         for segment in segments(root / f"{TOPIC}-{number}"):
             for stretch in segment.stretches(0):
                 rows += sum(batch.num_rows for batch in columns.decode(stretch.data))

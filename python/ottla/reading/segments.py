@@ -47,8 +47,7 @@ class Segment:
 
     def position_of(self, offset: int) -> int:
         """A position at or before the batch with this offset."""
-        entries = _read(self.path.with_suffix(".index"))
-        at = _last(entries, OFFSET_ENTRY, lambda entry: entry[0] <= offset - self.base_offset)
+        at = _last(self.path.with_suffix(".index"), OFFSET_ENTRY, lambda entry: entry[0] <= offset - self.base_offset)
         if at is None:
             return 0
         position = int(at[1])
@@ -60,8 +59,7 @@ class Segment:
 
     def offset_before(self, timestamp_ms: int) -> int:
         """An offset up to which, itself included, all records are older; one before the first if that is not known."""
-        entries = _read(self.path.with_suffix(".timeindex"))
-        at = _last(entries, TIME_ENTRY, lambda entry: entry[0] < timestamp_ms)
+        at = _last(self.path.with_suffix(".timeindex"), TIME_ENTRY, lambda entry: entry[0] < timestamp_ms)
         return self.base_offset + (-1 if at is None else int(at[1]))
 
     def stretches(self, position: int) -> Iterator["Stretch"]:
@@ -206,21 +204,24 @@ def read_checkpoint(path: Path) -> dict[TopicPartition, int]:
     return offsets
 
 
-def _read(path: Path) -> bytes:
+def _last(path: Path, entry: struct.Struct, fits: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...] | None:
+    """The last entry of an index that fits, where entries ascend and those that fit come first; zeros are no entries.
+    None without one, or without the file. Reads a few entries: the indexes of a large log do not fit into a moment.
+    """
     try:
-        return path.read_bytes()
+        file = path.open("rb", buffering=0)
     except FileNotFoundError:
-        return b""
-
-
-def _last(data: bytes, entry: struct.Struct, fits: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...] | None:
-    """The last entry that fits, where entries ascend and those that fit come first; zeros are no entries."""
-    low, high = 0, len(data) // entry.size
-    while low < high:
-        middle = (low + high) // 2
-        values = entry.unpack_from(data, middle * entry.size)
-        if values[0] > 0 and fits(values):
-            low = middle + 1
-        else:
-            high = middle
-    return entry.unpack_from(data, (low - 1) * entry.size) if low else None
+        return None
+    found = None
+    with file:
+        low, high = 0, os.fstat(file.fileno()).st_size // entry.size
+        while low < high:
+            middle = (low + high) // 2
+            data = os.pread(file.fileno(), entry.size, middle * entry.size)
+            # A broker that closes a segment cuts its indexes off behind the last entry.
+            values = entry.unpack(data) if len(data) == entry.size else (0,)
+            if values[0] > 0 and fits(values):
+                low, found = middle + 1, values
+            else:
+                high = middle
+    return found
