@@ -16,7 +16,8 @@ PROJECT = Path(__file__).parents[2]
 README = (PROJECT / "README.md").read_text()
 #: Those with blocks that people type. The pages of measurements list what the benchmarks have typed.
 PAGES = ["README.md", *(str(each.relative_to(PROJECT)) for each in sorted((PROJECT / "docs").glob("*.md")))]
-PAGES += [str(each.relative_to(PROJECT)) for each in sorted((PROJECT / "docs" / "pipelines").glob("*.md"))]
+for folder in ("pipelines", "python"):
+    PAGES += [str(each.relative_to(PROJECT)) for each in sorted((PROJECT / "docs" / folder).glob("*.md"))]
 
 
 def block(language: str, containing: str, page: str = "README.md") -> str:
