@@ -1,4 +1,4 @@
-"""The promises of `ottla.scan`: its ends, its columns, and that a row comes of its own value."""
+"""The promises of `ottla.scan` and of `compact`: ends, columns, a row for a value, and the records that stay."""
 
 from tests.faults.mutants import Mutant
 
@@ -11,7 +11,24 @@ DIRECTORY_TESTS = "tests/reading/test_scan.py"
 BROKER_TESTS = "tests/reading/test_scan_brokers.py"
 VALUE_TESTS = "tests/reading/test_json_values.py"
 
+COMPACT = "python/ottla/log/compact.py"
+COMPACT_TESTS = "tests/log/test_compact.py"
+
 MUTANTS = (
+    Mutant(
+        "compact.records-that-replicas-may-lose",
+        COMPACT,
+        "        if not os.path.exists(os.path.join(root, OF_BROKERS)):\n",
+        "        if True:\n",
+        pytest=(f"{COMPACT_TESTS}::test_a_log_of_a_broker_keeps_what_replicas_may_lose",),
+    ),
+    Mutant(
+        "compact.the-last-segment-is-left-out",
+        COMPACT,
+        "        log.roll()  # the last segment is never compacted\n",
+        "",
+        pytest=(f"{COMPACT_TESTS}::test_the_last_record_of_each_key_stays",),
+    ),
     Mutant(
         "scan.records-that-consumers-may-not-see",
         SCAN,

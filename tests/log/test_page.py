@@ -28,7 +28,10 @@ def test_the_page_in_its_order(tmp_path: Path) -> None:
     verified, repaired = shown.typed(block("sh", "ottla log repair", "docs/python/log.md"))
     assert "3 records" in ran(["-m", "ottla", *verified], tmp_path)[-1]
     assert ran(["-m", "ottla", *repaired], tmp_path) == ["nothing is damaged"]
+    assert ran(["-c", block("python", "repair(", "docs/python/log.md")], tmp_path) == ["range(0, 3)"]
     module("arrow", "pyarrow")
     module("frames", "polars")
     grouped = ran(["-c", block("python", "pa.Table.from_batches", "docs/python/log.md")], tmp_path)
     assert '│ b"alice" ┆ 2   │' in grouped
+    compacted = ran(["-c", block("python", "compact(", "docs/python/log.md")], tmp_path)
+    assert compacted[0].startswith("3 2 ")

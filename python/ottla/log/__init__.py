@@ -8,13 +8,27 @@
         for record in log:
             print(record.offset, record.key, record.value)
 
-`Log` opens a partition's folder; `verify` looks for damage in one, or in a whole data directory. The broker and the
-command `ottla log` use the same code.
+`Log` opens a partition's folder; `verify` looks for damage in one, or in a whole data directory, and `repair` cuts a
+log off before it; `compact` keeps the last record of each key. The broker and the command `ottla log` use the same
+code.
 """
 
 from ottla._core import AppendInfo
+from ottla.log.compact import Compacted, compact
 from ottla.log.config import LogConfig
 from ottla.log.log import IsolationLevel, Log
+from ottla.log.repair import repair
 from ottla.log.verify import Damage, Report, verify
 
-__all__ = ["AppendInfo", "Damage", "IsolationLevel", "Log", "LogConfig", "Report", "verify"]
+__all__ = [
+    "AppendInfo",
+    "Compacted",
+    "Damage",
+    "IsolationLevel",
+    "Log",
+    "LogConfig",
+    "Report",
+    "compact",
+    "repair",
+    "verify",
+]
