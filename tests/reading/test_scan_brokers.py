@@ -9,9 +9,9 @@ import pytest
 import trio
 
 import ottla
-from ottla.client.errors import UnknownHost
+from ottla.client.errors import ConnectionLost, UnknownHost
 from ottla.client.sync import Admin, Cluster, Producer
-from ottla.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from ottla.errors import LeaderNotAvailable, OffsetOutOfRange, UnknownTopicOrPartition
 from ottla.kafka import TopicPartition
 from ottla.reading import fetching
 from ottla.reading.scan import Scan
@@ -114,6 +114,29 @@ def test_a_leader_that_moves_under_a_scan(monkeypatch: pytest.MonkeyPatch) -> No
         for each in batches:
             found += each["value"].to_pylist()
     assert found == [b"%d" % number for number in range(1000)]
+
+
+def test_an_election_under_a_scan(broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection ends, and for a while nobody leads the partition."""
+    found = scan(servers=broker.bootstrap_servers, partitions=0)
+    lost, without_leader = [ConnectionLost("it ended")], [LeaderNotAvailable(), LeaderNotAvailable()]
+    answer, leader = fetching.Fetcher.answer, fetching.Cluster.leader
+
+    def lost_answer(fetcher: fetching.Fetcher, partition: TopicPartition) -> object:
+        if lost:
+            raise lost.pop()
+        return answer(fetcher, partition)
+
+    async def late_leader(cluster: fetching.Cluster, partition: TopicPartition) -> object:
+        if without_leader:
+            lost.append(ConnectionLost("it is away"))
+            raise without_leader.pop()
+        return await leader(cluster, partition)
+
+    monkeypatch.setattr(fetching.Fetcher, "answer", lost_answer)
+    monkeypatch.setattr(fetching.Cluster, "leader", late_leader)
+    assert table(found).num_rows == 100
+    assert (lost, without_leader) == ([], [])
 
 
 def test_records_that_are_deleted_under_a_scan(broker: ottla.Broker) -> None:

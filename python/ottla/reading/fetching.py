@@ -9,7 +9,7 @@ from ottla.client import BlockingConnection, Cluster, TopicPartition
 from ottla.client.answers import row_about
 from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.client.offsets import list_offsets
-from ottla.errors import UnknownTopicOrPartition, error
+from ottla.errors import LeaderNotAvailable, UnknownTopicOrPartition, error
 from ottla.kafka import CONSUMER, EARLIEST, LATEST
 from ottla.reading.options import ReadOptions
 
@@ -85,6 +85,8 @@ class Fetcher:
             self._leaders[partition] = trio.run(look)
         except UnknownTopicOrPartition:
             return False
+        except LeaderNotAvailable:
+            pass  # an election: the old one does not answer, and the caller comes again
         return True
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int] | None:
