@@ -32,14 +32,14 @@ MUTANTS = (
     Mutant(
         "scan.records-that-consumers-may-not-see",
         SCAN,
-        "(up_to is None and not (root / OF_BROKERS).exists())",
+        "(up_to is None and not any((Path(each) / OF_BROKERS).exists() for each in paths))",
         "up_to is None",
         pytest=(f"{DIRECTORY_TESTS}::test_as_far_as_consumers_may_see",),
     ),
     Mutant(
         "scan.the-log-of-a-program-is-empty",
         SCAN,
-        "(up_to is None and not (root / OF_BROKERS).exists())",
+        "(up_to is None and not any((Path(each) / OF_BROKERS).exists() for each in paths))",
         "False",
         pytest=(f"{DIRECTORY_TESTS}::test_as_far_as_consumers_may_see",),
     ),
@@ -63,6 +63,13 @@ MUTANTS = (
         "    finally:\n        fetcher.close()\n",
         "    finally:\n        pass\n",
         pytest=(f"{BROKER_TESTS}::test_connections_end_with_the_reader",),
+    ),
+    Mutant(
+        "scan.an-election-ends-a-read",
+        "python/ottla/reading/fetching.py",
+        "        except LeaderNotAvailable:\n            pass  #",
+        "        except ZeroDivisionError:\n            pass  #",
+        pytest=(f"{BROKER_TESTS}::test_an_election_under_a_scan",),
     ),
     Mutant(
         "scan.two-objects-are-two-rows",

@@ -29,7 +29,7 @@ def table(scan: Scan) -> pa.Table:
     return pa.RecordBatchReader.from_stream(scan).read_all()
 
 
-def read(root: Path, **arguments: Any) -> list[tuple[int, int]]:
+def read(root: Path | list[Path], **arguments: Any) -> list[tuple[int, int]]:
     """Partition and offset of each row; the values must be the offsets."""
     found = table(ottla.scan("t", path=root, **arguments))
     assert [b"%d" % offset for offset in found["offset"].to_pylist()] == found["value"].to_pylist()
@@ -182,6 +182,24 @@ def test_as_far_as_consumers_may_see(root: Path) -> None:
     (root / "meta.properties").touch()
     assert ottla.scan("t", path=root).offsets == {1: (0, 60)}
     assert ottla.scan("t", path=root, up_to="log_end").offsets[1] == (0, 100)
+
+
+def test_several_directories_of_one_broker(root: Path) -> None:
+    """Each partition has the checkpoints of its own directory."""
+    (other := root / "other").mkdir()
+    (root / "t-1").rename(other / "t-1")
+    (root / "meta.properties").touch()
+    write_high_watermarks(root, {TopicPartition("t", 0): 10, TopicPartition("t", 1): 99})
+    write_high_watermarks(other, {TopicPartition("t", 1): 20})
+    assert read([root, other], start=5) == rows(0, 5, 10) + rows(1, 5, 20)
+    assert read([root, other], partitions=1, start=5) == rows(1, 5, 20)
+    with pytest.raises(FileNotFoundError, match=r"/other has no t-9$"):
+        ottla.scan("t", path=[root, other], partitions=[0, 9])
+    (other / "t-0").mkdir()
+    with pytest.raises(ValueError, match=r"t-0 is in .* and in .*/other$"):
+        ottla.scan("t", path=[root, other])
+    with pytest.raises(TypeError, match="either servers or path"):
+        ottla.scan("t", path=[])
 
 
 def test_records_that_are_deleted_under_a_scan(root: Path) -> None:

@@ -26,7 +26,7 @@ def test_defaults() -> None:
     assert options.fail_on_data_loss
     assert not options.include_headers
     assert not options.read_committed
-    assert options.path is None
+    assert options.paths == ()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_a_table_adds_to_its_options_is_not_a_mistake() -> None:
     """As Spark's catalog gives them."""
     table = {"provider": "ottla", "owner": "root", "location": "file:/a%20b/data", "path": "file:/a%20b/data"}
     options = parse({**table, "subscribe": "t", "option.subscribe": "t"})
-    assert options.path == "/a b/data"
+    assert options.paths == ("/a b/data",)
 
 
 @pytest.mark.parametrize("parse_them", [parse, parse_write], ids=["source", "sink"])

@@ -1,4 +1,4 @@
-"""Reading a data directory: the files themselves, beside a running broker or without one.
+"""Reading data directories: the files themselves, beside a running broker or without one.
 
 What `ottla.reading.brokers` says of topics that are deleted meanwhile holds here too.
 
@@ -94,33 +94,29 @@ def earliest(options: ReadOptions, wanted: Collection[TopicPartition]) -> dict[T
 
 def ranges(options: ReadOptions, spans: Mapping[TopicPartition, tuple[int, int]]) -> list[Range]:
     """These offsets, first and end of each partition, as tasks read them."""
-    assert options.path is not None
-    folders = _folders(Path(options.path), options, begun=True)
+    folders = _folders(options, begun=True)
     listed = _listed(folders, options)
     if gone := {each: span for each, span in spans.items() if each not in listed}:
         names = ", ".join(map(str, sorted(gone)))
         if options.fail_on_data_loss:
-            raise FileNotFoundError(f"{options.path} has no {names} any more")
-        log.warning("%s has no %s any more, offsets %s are left out", options.path, names, list(gone.values()))
+            raise FileNotFoundError(f"{_named(options)} has no {names} any more")
+        log.warning("%s has no %s any more, offsets %s are left out", _named(options), names, list(gone.values()))
     return Found(folders, listed, {}, {}).ranges({each: span for each, span in spans.items() if each in listed})
 
 
 def _look(options: ReadOptions, *, begun: bool = False) -> Found:
     """The partitions that are meant and exist. `begun` says that some have been read."""
-    assert options.path is not None
-    root = Path(options.path)
-    folders = _folders(root, options, begun=begun)
+    folders = _folders(options, begun=begun)
     listed = _listed(folders, options)
     folders = {partition: folders[partition] for partition in listed}
-    starts = read_checkpoint(root / LOG_STARTS)
+    starts = _checkpointed(folders, LOG_STARTS)
     first = {
-        partition: max(starts.get(partition, 0), each[0].base_offset if each else 0)
-        for partition, each in listed.items()
+        partition: max(starts[partition], each[0].base_offset if each else 0) for partition, each in listed.items()
     }
     last = {partition: max(first[partition], end_offset(each)) for partition, each in listed.items()}
     if not options.up_to_log_end:
-        marks = read_checkpoint(root / HIGH_WATERMARKS)
-        last = {partition: max(first[partition], min(end, marks.get(partition, 0))) for partition, end in last.items()}
+        marks = _checkpointed(folders, HIGH_WATERMARKS)
+        last = {partition: max(first[partition], min(end, marks[partition])) for partition, end in last.items()}
     if options.read_committed:
         last = {
             partition: max(first[partition], _stable(folders[partition], listed[partition], end))
@@ -141,24 +137,40 @@ def _listed(folders: Mapping[TopicPartition, Path], options: ReadOptions) -> dic
     return found
 
 
-def _folders(root: Path, options: ReadOptions, *, begun: bool) -> dict[TopicPartition, Path]:
+def _checkpointed(folders: Mapping[TopicPartition, Path], name: str) -> dict[TopicPartition, int]:
+    """The offsets of partitions in a checkpoint file of their own data directories; 0 where there is none."""
+    files = {root: read_checkpoint(root / name) for root in {folder.parent for folder in folders.values()}}
+    return {partition: files[folder.parent].get(partition, 0) for partition, folder in folders.items()}
+
+
+def _named(options: ReadOptions) -> str:
+    return ", ".join(options.paths)
+
+
+def _folders(options: ReadOptions, *, begun: bool) -> dict[TopicPartition, Path]:
     """The folders of the partitions that are meant and exist. `begun` says that some have been read."""
-    if not root.is_dir():
-        raise FileNotFoundError(f"there is no directory {root}")
     topics = options.topics
     found: dict[TopicPartition, Path] = {}
-    for folder in root.iterdir():
-        topic, dash, number = folder.name.rpartition("-")
-        if not dash or not number.isdecimal() or not folder.is_dir():
-            continue
-        partition = TopicPartition(topic, int(number))
-        if partition in topics.partitions if topics.partitions is not None else topics.matches(topic):
+    for partition, folder in _all_folders(options.paths):
+        if partition in topics.partitions if topics.partitions is not None else topics.matches(partition.topic):
+            if partition in found:
+                raise ValueError(f"{partition} is in {found[partition].parent} and in {folder.parent}")
             found[partition] = folder
     named: set[object] = set(topics.partitions or topics.names or ())
     missing = named - (set(found) if topics.partitions is not None else {each.topic for each in found})
     if missing and not (begun and not options.fail_on_data_loss):
-        raise FileNotFoundError(f"{root} has no {', '.join(sorted(map(str, missing)))}")
+        raise FileNotFoundError(f"{_named(options)} has no {', '.join(sorted(map(str, missing)))}")
     return found
+
+
+def _all_folders(paths: Sequence[str]) -> Iterator[tuple[TopicPartition, Path]]:
+    for root in map(Path, paths):
+        if not root.is_dir():
+            raise FileNotFoundError(f"there is no directory {root}")
+        for folder in root.iterdir():
+            topic, dash, number = folder.name.rpartition("-")
+            if dash and number.isdecimal() and folder.is_dir():
+                yield TopicPartition(topic, int(number)), folder
 
 
 def _stable(folder: Path, listed: list[Segment], end: int) -> int:

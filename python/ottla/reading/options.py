@@ -33,7 +33,8 @@ class ReadOptions:
     ending: Limit
     bootstrap_servers: str | None
     security: Security | None
-    path: str | None
+    paths: tuple[str, ...]
+    """The data directories of one broker; none: the brokers are asked."""
     up_to_log_end: bool
     latest_if_no_timestamp: bool
     fail_on_data_loss: bool

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import trio
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ottla.client import Security
+
+Place: TypeAlias = str | os.PathLike[str]
 
 BATCH_ROWS = 50_000
 TIMEOUT_MS = 60_000
@@ -134,7 +136,7 @@ def scan(
     topic: str,
     *,
     servers: str | None = None,
-    path: str | os.PathLike[str] | None = None,
+    path: Place | Sequence[Place] | None = None,
     start: Side = None,
     end: Side = None,
     partitions: Iterable[int] | int | None = None,
@@ -148,7 +150,7 @@ def scan(
     client_id: str = "ottla-scan",
     timeout_ms: int = TIMEOUT_MS,
 ) -> Scan:
-    """A stretch of a topic as a table, from brokers (`servers`) or from a data directory (`path`).
+    """A stretch of a topic as a table, from brokers (`servers`) or from a data directory (`path`), or all of a broker.
 
     `start` and `end` are offsets, times, or `earliest` and `latest`. The record at `end` is not in it. A time means the
     first offset whose record has it or a later one; a `timedelta` is that long before now. Offsets are fixed by this
@@ -174,7 +176,8 @@ def scan(
         UnknownTopicOrPartition, FileNotFoundError: there is no such topic or partition, or no such directory.
         KafkaError, OSError: brokers do not answer, or refuse.
     """
-    _check_place(servers, path, up_to)
+    paths = _paths(path)
+    _check_place(servers, paths, up_to)
     starting, ending = sides(topic, start, end, datetime.now(UTC))
     options = ScanOptions(
         topic=topic,
@@ -184,8 +187,8 @@ def scan(
         ending=ending,
         bootstrap_servers=servers,
         security=security,
-        path=None if path is None else os.fspath(path),
-        up_to_log_end=path is not None and _up_to_log_end(Path(path), up_to),
+        paths=paths,
+        up_to_log_end=_up_to_log_end(paths, up_to),
         read_committed=_is_committed(isolation),
         client_id=client_id,
         poll_timeout_ms=timeout_ms,
@@ -198,22 +201,28 @@ def _place(options: ScanOptions) -> ModuleType:
     """`ottla.reading.brokers` or `ottla.reading.directory`."""
     from ottla.reading import brokers, directory
 
-    return directory if options.path is not None else brokers
+    return directory if options.paths else brokers
 
 
-def _check_place(servers: str | None, path: object, up_to: str | None) -> None:
-    if (servers is None) == (path is None):
+def _paths(path: Place | Sequence[Place] | None) -> tuple[str, ...]:
+    if path is None:
+        return ()
+    return tuple(os.fspath(each) for each in ([path] if isinstance(path, str | os.PathLike) else path))
+
+
+def _check_place(servers: str | None, paths: Sequence[str], up_to: str | None) -> None:
+    if (servers is None) == (not paths):
         raise TypeError("a scan needs either servers or path")
-    if path is None and up_to is not None:
+    if not paths and up_to is not None:
         raise TypeError("up_to is for a scan of a path; brokers give what consumers may see")
     if servers is not None and trio.lowlevel.in_trio_run():
         raise RuntimeError("ottla.scan waits for brokers, and trio runs in this thread: use trio.to_thread.run_sync")
 
 
-def _up_to_log_end(root: Path, up_to: str | None) -> bool:
+def _up_to_log_end(paths: Sequence[str], up_to: str | None) -> bool:
     if up_to not in (None, "high_watermark", "log_end"):
         raise ValueError(f"up_to {up_to!r}: 'high_watermark' or 'log_end'")
-    return up_to == "log_end" or (up_to is None and not (root / OF_BROKERS).exists())
+    return up_to == "log_end" or (up_to is None and not any((Path(each) / OF_BROKERS).exists() for each in paths))
 
 
 def _is_committed(isolation: str) -> bool:

@@ -132,7 +132,7 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         ending=parse_limit(options, "ending", use),
         bootstrap_servers=servers,
         security=security(options) if servers is not None else None,
-        path=path,
+        paths=() if path is None else (path,),
         up_to_log_end=choice(options, "upTo", ("highWatermark", "logEnd")) == "logEnd",
         latest_if_no_timestamp=choice(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         fail_on_data_loss=flag(options, "failOnDataLoss", default=True),

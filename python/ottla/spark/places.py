@@ -37,7 +37,7 @@ class Place(Protocol):
 
 def place(options: ReadOptions) -> Place:
     """Where these options read. Imported only now: both need what is not needed to load the source."""
-    if options.path is not None:
+    if options.paths:
         from ottla.reading import directory
 
         return directory
