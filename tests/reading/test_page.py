@@ -41,24 +41,20 @@ def _made(folder: Path) -> Path:
 
 
 def test_frames(folder: Path) -> None:
+    """Blocks one after the other in one process, which has polars only once to load."""
     for name in ("polars", "duckdb"):
         module("frames", name)
-    printed = ran(block("python", "duckdb.sql", "docs/python/scan.md"), folder)
-    assert "shape: (6, 6)" in printed
-    assert printed.splitlines()[-1] == "6"
-
-
-def test_a_lazy_frame(folder: Path) -> None:
-    module("frames", "polars")
-    printed = ran(block("python", 'frame.filter(pl.col("key")', "docs/python/scan.md"), folder)
-    assert "│ 4   ┆ 2      │" in printed
-    assert "shape: (2, 6)" in printed
-
-
-def test_json(folder: Path) -> None:
-    module("frames", "polars")
-    printed = ran(block("python", "pa.schema([", "docs/python/scan.md"), folder)
-    assert "│ apple ┆ 7     │" in printed
+    blocks = (
+        block("python", "duckdb.sql", "docs/python/scan.md"),
+        block("python", 'frame.filter(pl.col("key")', "docs/python/scan.md"),
+        block("python", "pa.schema([", "docs/python/scan.md"),
+    )
+    frames, lazy, json = ran("\nprint('---')\n".join(blocks), folder).split("---\n")
+    assert "shape: (6, 6)" in frames
+    assert frames.splitlines()[-1] == "6"
+    assert "│ 4   ┆ 2      │" in lazy
+    assert "shape: (2, 6)" in lazy
+    assert "│ apple ┆ 7     │" in json
 
 
 def test_times(tmp_path: Path) -> None:
