@@ -59,8 +59,9 @@ class ScanOptions(reading.ReadOptions):
 class Scan:
     """A stretch of a topic as a table, whose ends were fixed when it was made.
 
-    It has `__arrow_c_stream__`, Arrow's interface for streams, so that polars, DuckDB, pyarrow and others take it as it
-    is. Nothing is read before the first batch is asked for, and memory holds a batch or two of each reader. Each reader
+    It has `__arrow_c_stream__`, Arrow's interface for streams, so that polars, DuckDB, pyarrow and others take it as
+    it is. Nothing is read before the first batch is asked for. A reader's memory holds a batch or two from a
+    directory, and from brokers the records of one answer, of at most 4 MiB before they are unpacked. Each reader
     reads anew, the same offsets; records that were deleted meanwhile are an error then.
 
     Rows come partition by partition, and in the order of their offsets. A scan may be read by several threads, each
