@@ -269,6 +269,20 @@ async def test_while_a_replica_is_added_all_is_counted_in_python(
         assert found.one.asked == asked + 3
 
 
+async def test_with_access_rules_it_has_to_be_a_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+    async with stand(tmp_path, monkeypatch, **settings) as found:
+        asked = found.one.asked
+        assert await found.two.fetch(1) == 0
+        assert found.one.asked == asked
+        assert found.partition.lease is not None
+        # As if it were known by its reads alone.
+        found.partition.end_lease()
+        found.one.broker.leases.grant(found.partition)
+        await found.two.fetch(1)
+        assert found.one.asked == asked + 1
+
+
 async def test_a_topic_of_coordinators_is_followed_in_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
     async with started(tmp_path, monkeypatch, **settings) as one, AsyncExitStack() as connections:
