@@ -29,6 +29,12 @@ impl Gate {
         self.is_over.load(Ordering::Acquire)
     }
 
+    /// Changes something that decisions look at, while none is under way.
+    pub fn exclude<R>(&self, change: impl FnOnce() -> R) -> R {
+        let _deciding = self.deciding.lock();
+        change()
+    }
+
     /// Does something short that the terms allow. None, with nothing done, if they hold no longer.
     pub fn decide<R>(&self, decision: impl FnOnce() -> R) -> Option<R> {
         let _deciding = self.deciding.lock();

@@ -78,9 +78,11 @@ impl<O> Lease<O> {
     }
 
     /// Says whether somebody else waits for the high watermark. True when nobody does costs a turn of Python; false
-    /// when somebody does would leave them waiting.
+    /// when somebody does would leave them waiting. When this returns, no high watermark is moved unseen: a look at it
+    /// from then on sees what was moved before.
     pub fn watch(&self, is_watched: bool) {
-        self.is_watched.store(is_watched, Ordering::Release);
+        let watch = || self.is_watched.store(is_watched, Ordering::Release);
+        self.gate.exclude(watch);
     }
 
     pub(super) fn is_watched(&self) -> bool {
@@ -111,28 +113,27 @@ impl<O> Lease<O> {
 
     /// The log has grown: moves the high watermark. Returns whether it moved; None if that is Python's to decide.
     pub(super) fn advance(&self) -> Option<bool> {
-        if self.is_watched() {
-            return None;
-        }
-        if self.terms.is_alone {
-            let advance = || self.log.advance_high_watermark();
-            return self.gate.decide(advance);
-        }
-        // It moves when followers fetch what has come.
-        let has_members = || self.end_of_members().is_some().then_some(false);
-        self.gate.decide(has_members).flatten()
+        self.move_by(|| {
+            if self.terms.is_alone {
+                return Some(self.log.advance_high_watermark());
+            }
+            // It moves when followers fetch what has come.
+            self.end_of_members().is_some().then_some(false)
+        })
     }
 
     /// A follower has fetched: moves the high watermark. Returns whether it moved; None if that is Python's to decide.
     pub(super) fn raise(&self) -> Option<bool> {
-        if self.is_watched() {
-            return None;
-        }
-        let raise = || {
+        self.move_by(|| {
             let end_offset = self.end_of_members()?;
             Some(self.log.raise_high_watermark(end_offset))
-        };
-        self.gate.decide(raise).flatten()
+        })
+    }
+
+    /// Moves the high watermark, unless the lease has ended or Python has to see that.
+    fn move_by(&self, step: impl FnOnce() -> Option<bool>) -> Option<bool> {
+        let unwatched = || if self.is_watched() { None } else { step() };
+        self.gate.decide(unwatched).flatten()
     }
 
     /// The end of what all followers have that count. None if no other replica is in sync, or Python knows them.

@@ -189,11 +189,12 @@ MUTANTS = (
     Mutant(
         "leases.forgets-who-waits-in-python",
         "rust/direct/terms.rs",
-        """    pub(super) fn advance(&self) -> Option<bool> {
-        if self.is_watched() {""",
-        """    pub(super) fn advance(&self) -> Option<bool> {
-        if false {""",
-        cargo=("direct::tests::the_end_of_a_turn_is_told_to_those_who_watch",),
+        "if self.is_watched() { None }",
+        "if false { None }",
+        cargo=(
+            "direct::tests::the_end_of_a_turn_is_told_to_those_who_watch",
+            "direct::tests::followers::who_waits_in_python_is_told_there",
+        ),
     ),
     Mutant(
         "leases.ends-and-fetches-wait-on",
@@ -319,18 +320,9 @@ MUTANTS = (
     Mutant(
         "leases.move-the-high-watermark-behind-their-end",
         "rust/direct/terms.rs",
-        "        self.gate.decide(raise).flatten()\n",
-        "        raise()\n",
+        "self.gate.decide(unwatched).flatten()",
+        "unwatched()",
         cargo=("direct::tests::followers::a_lease_that_has_ended_moves_nothing",),
-    ),
-    Mutant(
-        "leases.move-the-high-watermark-unseen",
-        "rust/direct/terms.rs",
-        """    pub(super) fn raise(&self) -> Option<bool> {
-        if self.is_watched() {""",
-        """    pub(super) fn raise(&self) -> Option<bool> {
-        if false {""",
-        cargo=("direct::tests::followers::who_waits_in_python_is_told_there",),
     ),
     Mutant(
         "leases.serve-whoever-says-that-it-follows",
@@ -372,8 +364,8 @@ MUTANTS = (
     Mutant(
         "leases.move-the-high-watermark-unseen-by-produces",
         "python/ottla/replication/partition.py",
-        "            # The hub must not move the high watermark unseen.\n            self.lease.watch(True)\n",
-        "            pass\n",
+        "        if self.lease is not None:\n            self.lease.watch(True)\n        return",
+        "        return",
         pytest=(f"{_FOLLOWERS}::test_a_produce_that_waits_in_python_is_answered",),
     ),
     Mutant(

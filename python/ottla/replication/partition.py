@@ -391,13 +391,14 @@ class Partition(Leased):
         if not self.is_leader:
             done(NotLeaderOrFollower.code)
             return False
-        # Looked at once, since other threads flush, too. What is not on disk at this look waits for a flush that the
-        # caller starts; nobody may be told of one that ends meanwhile.
+        # Looked at once: other threads flush, too. What is not on disk now waits for the flush that the caller starts.
         is_on_disk = last_offset < self._disk_end()
-        if is_on_disk and last_offset < self.log.high_watermark:
+        # The hub moves the high watermark unseen until it hears that somebody waits.
+        waiting = None if is_on_disk and last_offset < self.log.high_watermark else self._all_waiting()
+        if waiting is None or (is_on_disk and last_offset < self.log.high_watermark):
             done(self._safe_code())
             return False
-        self._all_waiting().to_be_safe.append(WaitingProduce(last_offset, self.term, done))
+        waiting.to_be_safe.append(WaitingProduce(last_offset, self.term, done))
         return not is_on_disk
 
     def wait_flushed(self, last_offset: int, done: Callable[[int], None]) -> bool:
@@ -414,7 +415,6 @@ class Partition(Leased):
         if self.waiting_produces is None:
             self.waiting_produces = WaitingProduces()
         if self.lease is not None:
-            # The hub must not move the high watermark unseen.
             self.lease.watch(True)
         return self.waiting_produces
 
