@@ -36,8 +36,9 @@
 //! [`Log::lost`]: crate::log::Log::lost
 //!
 //! Locks are taken in this order: a fetch session, the deadlines, one line of waiting Fetches or one of these, the hub.
-//! A lease's gate is held for a moment, and nothing is locked meanwhile but what a follower has. No lock of this room is held while an owner is
-//! dropped: an owner may be an object of Python, and whatever that takes with it may call this room.
+//! A lease's gate is held for a moment, and nothing is locked meanwhile but what a follower has. No lock of this room
+//! is held while an owner is dropped: an owner may be an object of Python, and whatever that takes with it may call
+//! this room.
 //!
 //! # The table of checks
 //!
