@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::error::{LogError, Result};
 use super::files::FileCache;
-use crate::storage::{RealStorage, Storage};
+use crate::storage::{RealStorage, Storage, brittle};
 use crate::traffic::Topics;
 
 /// A write into the page cache takes microseconds, and less than 4 ns a byte; longer than this beyond that, the kernel made it wait for the disk.
@@ -94,19 +94,16 @@ impl Home {
 
     /// The operating system's files under the process's limit.
     pub fn real(path: &Path) -> Arc<Self> {
-        Self::real_of(path, Arc::default())
+        let cache = Arc::clone(FileCache::global());
+        let storage = Arc::new(RealStorage);
+        Arc::new(Self::build(storage, cache, path, true, Arc::default()))
     }
 
-    /// The same of a broker, whose traffic is counted together.
-    pub fn real_of(path: &Path, traffic: Arc<Topics>) -> Arc<Self> {
+    /// The same of a broker, whose traffic is counted together, and whose disk may be one that breaks on purpose.
+    pub fn of_broker(path: &Path, traffic: Arc<Topics>) -> Arc<Self> {
         let cache = Arc::clone(FileCache::global());
-        Arc::new(Self::build(
-            Arc::new(RealStorage),
-            cache,
-            path,
-            true,
-            traffic,
-        ))
+        let storage = brittle::of_directory(path);
+        Arc::new(Self::build(storage, cache, path, true, traffic))
     }
 
     /// Sets what [`recovery_point_moved_back`](Self::recovery_point_moved_back) does. Once.

@@ -5,6 +5,7 @@ mod cleaner;
 mod client;
 mod conversion;
 mod coordinator;
+mod disk;
 pub mod errors;
 mod log;
 mod messages;
@@ -30,6 +31,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     records::register(module)?;
     log::register(module)?;
     cleaner::register(module)?;
+    disk::register(module)?;
     wire::register(module)?;
     net::register(module)?;
     replication::register(module)?;

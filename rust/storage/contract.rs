@@ -1,14 +1,17 @@
-//! The contract that every storage must keep, run against the real one and the one in memory.
+//! The contract that every storage must keep, run against the real one, the brittle one and the one in memory.
 
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::brittle::BrittleDisk;
 use super::{Entry, FaultyStorage, Mode, RealStorage, Storage};
 
 fn on_each(test: impl Fn(&dyn Storage, &Path)) {
     let folder = tempfile::tempdir().unwrap();
     test(&RealStorage, folder.path());
+    let folder = tempfile::tempdir().unwrap();
+    test(&BrittleDisk::new().storage(), folder.path());
     test(&FaultyStorage::new(), Path::new("/"));
 }
 

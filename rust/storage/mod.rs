@@ -1,7 +1,8 @@
 //! The file system as a trait: what the log asks of a disk, and nothing more.
 //!
-//! The log never touches `std::fs`. It gets a [`Storage`], so that tests can hand it one that fails, tears or forgets any operation
-//! ([`faulty`]) and everybody else the real one ([`real`]). Both pass the same contract suite.
+//! The log never touches `std::fs`. It gets a [`Storage`], so that tests can hand it one that fails, tears or forgets any
+//! operation ([`faulty`]) and everybody else the real one ([`real`]). Tests of a running broker have the real one break
+//! ([`brittle`]). All pass the same contract suite.
 //!
 //! What the trait promises is what POSIX promises, no more: a write is visible to every reader at once; it survives a power cut only after
 //! [`File::sync_data`]; a name (created, renamed, removed) survives only after [`Storage::sync_directory`] of its folder.
@@ -12,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub mod access;
+pub mod brittle;
 #[cfg(test)]
 mod contract;
 pub mod faulty;

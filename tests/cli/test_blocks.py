@@ -74,7 +74,7 @@ def test_a_log(tmp_path: Path) -> None:
 
 
 def test_a_broker_inside_a_program(tmp_path: Path) -> None:
-    for code in (block("python", "ottla.Broker()", "docs/python.md"), block("python", "ottla.Broker()")):
+    for code in (block("python", "partitions=3", "docs/python.md"), block("python", "ottla.Broker()")):
         assert ran([sys.executable, "-c", code], tmp_path).startswith("127.0.0.1:")
 
 
@@ -99,9 +99,18 @@ def test_the_fixtures_of_pytest(tmp_path: Path) -> None:
 
 
 def test_faults_on_purpose(tmp_path: Path) -> None:
-    code = block("python", "faults.add", "docs/python.md") + block("python", "faults.random", "docs/python.md")
+    code = block("python", "payments", "docs/python.md") + block("python", "faults.random", "docs/python.md")
     (tmp_path / "test_page.py").write_text(code)
     assert "2 passed" in run_pytest(tmp_path)
+
+
+def test_disks_that_fail(tmp_path: Path) -> None:
+    (tmp_path / "test_page.py").write_text(block("python", "ENOSPC", "docs/python.md"))
+    assert "1 passed" in run_pytest(tmp_path)
+
+
+def test_power_that_goes(tmp_path: Path) -> None:
+    assert ran([sys.executable, "-c", block("python", "power_loss", "docs/python.md")], tmp_path) == ""
 
 
 def test_clients(served: Broker, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import ottla
 from ottla.embedded.over_http import FaultsOverHttp
-from ottla.errors import NotLeaderOrFollower
+from ottla.errors import NotLeaderOrFollower, StorageError
 from tests.support.client import Client
 from tests.support.faulty import connect, produced
 from tests.support.waiting import PATIENCE_S
@@ -55,6 +55,15 @@ def test_a_fault_comes_and_goes(served: FaultsOverHttp, broker: ottla.Broker, cl
     assert ask(served, "GET", "/faults") == (200, [])
 
 
+def test_a_fault_of_the_disk_comes_and_goes(served: FaultsOverHttp, broker: ottla.Broker, client: Client) -> None:
+    wanted = {"disk": "write", "error": "ENOSPC", "topic": "t", "after": 1}
+    assert ask(served, "POST", "/faults", wanted) == (201, {"id": 1, "broker": 1, "hits": 0})
+    assert [produced(client) for _ in range(3)] == [0, StorageError.code, StorageError.code]
+    assert ask(served, "GET", "/faults/1?count=2") == (200, {"id": 1, "broker": 1, "hits": 2})
+    assert ask(served, "DELETE", "/faults/1") == (204, None)
+    assert produced(client) == 0
+
+
 def test_hits_are_waited_for(served: FaultsOverHttp, broker: ottla.Broker) -> None:
     ask(served, "POST", "/faults", {"api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER"})
     status, told = ask(served, "GET", "/faults/1?count=1&timeout_s=0")
@@ -79,6 +88,7 @@ def test_hits_are_waited_for(served: FaultsOverHttp, broker: ottla.Broker) -> No
         ("POST", "/faults", {"api": "Produce", "times": "two"}, 400, "Expected `int | null`, got `str`"),
         ("POST", "/faults", b"{", 400, "truncated"),
         ("POST", "/faults", None, 400, "nothing would happen"),
+        ("POST", "/faults", {"disk": "write", "error": "EOI"}, 400, "did you mean EIO?"),
         ("POST", "/faults", {"api": "Produce", "close": "after", "broker": 2}, 400, "broker is 2; say which of 1"),
         ("POST", "/faults", b" " * 70_000, 400, "the body has 70000 bytes"),
         ("GET", "/faults/x", None, 404, "there is no fault x"),

@@ -5,9 +5,74 @@ from tests.faults.mutants import Mutant
 _BROKER = "tests/embedded/test_broker.py::"
 _CLUSTER = "tests/embedded/test_cluster.py::"
 _FAULTS = "tests/embedded/test_faults.py::"
+_DISK = "tests/embedded/test_disk_faults.py::"
+_POWER = "tests/embedded/test_power_loss.py::"
 _TREE = "tests/coordination/test_embedded.py::"
 
 MUTANTS = (
+    Mutant(
+        "embedded.a-full-disk-takes-all",
+        "rust/storage/brittle/mod.rs",
+        "            Some(_) => bytes.len() / 2,\n",
+        "            Some(_) => return Ok(()),\n",
+        cargo=("storage::brittle",),
+    ),
+    Mutant(
+        "embedded.a-lost-fsync-is-done",
+        "rust/storage/brittle/mod.rs",
+        "            if deed.is_lost {\n",
+        "            if false {\n",
+        cargo=("storage::brittle",),
+    ),
+    Mutant(
+        "embedded.a-page-in-memory-hides-a-broken-disk",
+        "rust/storage/brittle/mod.rs",
+        "        if place.is_some_and(|place| self.disk.rules.is_due(Operation::Read, place)) {\n",
+        "        if false && place.is_some() {\n",
+        cargo=("storage::brittle",),
+    ),
+    Mutant(
+        "embedded.what-was-open-outlives-the-power",
+        "rust/storage/brittle/mod.rs",
+        "        *life += 1;\n",
+        "        *life += 0;\n",
+        cargo=("storage::brittle",),
+    ),
+    Mutant(
+        "embedded.overwritten-bytes-stay-overwritten",
+        "rust/storage/brittle/ledger.rs",
+        "self.saved.iter().rev()",
+        "self.saved.iter()",
+        cargo=("storage::brittle",),
+    ),
+    Mutant(
+        "embedded.folders-move-away-from-what-happened-in-them",
+        "rust/storage/brittle/ledger.rs",
+        "earlier.moved(&from, &to)",
+        "earlier.moved(&to, &from)",
+        cargo=("storage::brittle",),
+    ),
+    Mutant(
+        "embedded.a-lost-power-is-no-new-start-of-the-machine",
+        "python/ottla/embedded/disk.py",
+        'boot_id=""',
+        "boot_id=known.boot_id",
+        pytest=(f"{_POWER}test_a_cluster_that_loses_its_power_has_what_a_disk_had",),
+    ),
+    Mutant(
+        "embedded.a-failed-directory-stays-locked",
+        "python/ottla/embedded/thread.py",
+        "                await directories.close_failed(directory)\n",
+        "                pass\n",
+        pytest=(f"{_DISK}test_a_disk_that_fails_ends_its_broker",),
+    ),
+    Mutant(
+        "embedded.power-takes-nothing",
+        "python/ottla/embedded/broker.py",
+        "                self._disk.lose_power(directory, seed)\n",
+        "                pass\n",
+        pytest=(f"{_POWER}test_what_was_not_flushed_is_gone",),
+    ),
     Mutant(
         "embedded.a-kill-is-a-clean-stop",
         "python/ottla/broker/broker.py",

@@ -9,6 +9,7 @@ from ottla._core._cleaner import *
 from ottla._core._client import *
 from ottla._core._coordinator import *
 from ottla._core._direct import *
+from ottla._core._disk import *
 from ottla._core._fetch import *
 from ottla._core._log import *
 from ottla._core._net import *

@@ -5,6 +5,7 @@
 
 from ottla.embedded.broker import Broker, BrokerFailed, NotRunning
 from ottla.embedded.cluster import Cluster
+from ottla.embedded.disk import DiskFault
 from ottla.embedded.faults import Fault, Faults
 from ottla.embedded.random_faults import RandomFaults
 from ottla.embedded.recording import Recording, SeenRequest
@@ -13,6 +14,7 @@ __all__ = [
     "Broker",
     "BrokerFailed",
     "Cluster",
+    "DiskFault",
     "Fault",
     "Faults",
     "NotRunning",

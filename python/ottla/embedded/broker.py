@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from ottla.embedded.block import Block
+from ottla.embedded.disk import Disk
 from ottla.embedded.faults import Faults
 from ottla.embedded.plan import Plan
 from ottla.embedded.recording import Requests
@@ -57,7 +58,7 @@ class Broker(Block):
     `data_dir` the data are in a temporary directory, which is removed at the end. `port` 0 is a free one, which the
     broker keeps when it is started anew.
 
-    `faults` has requests fail on purpose, and `requests` shows what clients send.
+    `faults` has requests and the disk fail on purpose, and `requests` shows what clients send.
 
     All methods may be called from any thread. They return when the broker has done what they say.
     """
@@ -83,7 +84,8 @@ class Broker(Block):
         self._changes = threading.Lock()
         self.name = f"ottla-broker-{next(_numbers)}"
         self._plan = Plan(self._arrange)
-        self.faults = Faults(self._plan)
+        self._disk = Disk(self._of_this_process)
+        self.faults = Faults(self._plan, self._disk)
         self.requests = Requests(self._plan)
 
     def __repr__(self) -> str:
@@ -107,6 +109,7 @@ class Broker(Block):
             if made:
                 self._temporary = Path(tempfile.mkdtemp(prefix="ottla-"))
             try:
+                self._disk.stand_for(self.data_dir)
                 thread = self._new_thread()
                 thread.start()
             except BaseException:
@@ -115,7 +118,7 @@ class Broker(Block):
                 raise
             self._thread = thread
             self._port = thread.port
-        if len(self.faults):
+        if self._plan.is_used():
             # One may have been added just before.
             thread.arrange()
         return self
@@ -145,6 +148,33 @@ class Broker(Block):
             self._thread = None
             thread.kill()
 
+    def power_loss(self, seed: int | None = None) -> None:
+        """Ends the broker as its machine does that loses its power: as `kill`, and what was not flushed is gone. The
+        next start finds that the machine has been started anew, as after a real one.
+
+        Of each file what was written since its last fsync is gone, and of each folder the names that were made, changed
+        or removed since. A real disk may have some of that, for the system writes by itself, too. So with a `seed` a
+        part stays, which the seed chooses: the ends of logs are cut anywhere, in the middle of a batch as well.
+
+        What was acknowledged under a promise to be on disk is there: with `flush.messages=1`, and with acks=all where
+        nobody else has it (`log.flush.on.acks.all`). So is all that the coordination tree has said. It may be called
+        for a broker that was killed or has failed, too.
+
+        Raises:
+            NotRunning: it has never run. BrokerFailed: it had failed before; its power is lost all the same.
+        """
+        with self._changes:
+            self._of_this_process()
+            if self._thread is None and not self._disk.is_used:
+                raise NotRunning(f"{self!r} has never run, or is closed: use it in a `with` block, or call start()")
+            directory = self.data_dir
+            thread, self._thread = self._thread, None
+            try:
+                if thread is not None:
+                    thread.kill()
+            finally:
+                self._disk.lose_power(directory, seed)
+
     def restart(self) -> None:
         """Stops the broker, if it runs, and starts it on the same data and port."""
         self.stop()
@@ -159,7 +189,10 @@ class Broker(Block):
 
     def _remove(self) -> None:
         directory, self._temporary = self._temporary, None
-        if directory is not None and self._process == os.getpid():
+        if self._process != os.getpid():
+            return
+        self._disk.forget()
+        if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
 
     # --- what there is ---

@@ -136,6 +136,8 @@ class Cluster(Block):
             if tree is not None:
                 tree.stop()
         finally:
+            for member in self._members.values():
+                member._disk.forget()
             if directory is not None:
                 shutil.rmtree(directory, ignore_errors=True)
 

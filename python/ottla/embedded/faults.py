@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ottla.broker.faults.deeds import Asked, Deed
 from ottla.broker.faults.names import Names, shape
-from ottla.embedded.handle import Handle
+from ottla.embedded.disk import Disk, DiskFault, DiskRule, Operation
+from ottla.embedded.handle import Handle, RuleHandle
 from ottla.embedded.kafka_names import apis, known_api, known_error
 from ottla.embedded.plan import Plan
 from ottla.embedded.random_faults import DEFAULTS, RandomFaults
@@ -20,8 +21,8 @@ When = Literal["before", "after"]
 WHEN: Final = ("before", "after")
 
 
-class Fault(Handle):
-    """One fault: which requests it meets, what becomes of them, and how many it has met."""
+class Fault(RuleHandle):
+    """One fault of requests: which requests it meets, what becomes of them, and how many it has met."""
 
     def __init__(
         self,
@@ -73,22 +74,23 @@ class Fault(Handle):
 
 
 class Faults:
-    """The faults of one broker. They stay when it is restarted, until they are removed or have met all requests that
-    they were to meet.
+    """The faults of one broker. They stay when it is restarted, until they are removed or have met all that they were
+    to meet.
 
     A request meets one fault: the first, in the order in which they were added, that fits and is due. While there is
     any the broker serves each request by itself, which is slower than otherwise.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, disk: Disk) -> None:
         self._plan = plan
+        self._disk = disk
 
     def __iter__(self) -> Iterator[Handle]:
-        """Those that may meet a request yet."""
-        return iter([rule for rule in self._plan.rules if isinstance(rule, Handle)])
+        """Those that may meet something yet."""
+        return iter([*(rule for rule in self._plan.rules if isinstance(rule, Handle)), *self._disk.faults])
 
     def __len__(self) -> int:
-        return len(self._plan.rules)
+        return len(self._plan.rules) + len(self._disk.faults)
 
     def add(
         self,
@@ -105,7 +107,9 @@ class Faults:
         delay: float = 0.0,
         answer: bool = True,
         close: When | None = None,
-    ) -> Fault:
+        disk: Operation | None = None,
+        lost: bool = False,
+    ) -> Fault | DiskFault:
         """Has something happen to requests of `api`, which has Kafka's name for it: "Produce". Without `api` it happens
         to requests of any.
 
@@ -127,14 +131,22 @@ class Faults:
         Requests that brokers send to each other are not met, unless `api` is one that only they send. Returns when
         requests that come are met.
 
+        With `disk="read"`, `"write"` or `"sync"` it happens to operations on the files with records instead, of all
+        partitions or of those that `topic` and `partition` tell. The `error` is the system's ("ENOSPC", "EIO"), a
+        `delay` is at most a minute, and `lost=True` has an fsync report success and make nothing durable. The broker
+        does what it does with a real disk; after a failed fsync or read its log directory is out of use.
+
         Raises:
             ValueError: a name that nobody knows, or a choice that does not fit; the text says what is possible.
         """
+        _check_counts(times, after)
+        if disk is not None:
+            only = {"when": None if when == "before" else when, "answer": None if answer else answer}
+            _check_of_disk({"api": api, "group": group, "client_id": client_id, "close": close, **only})
+            return self._disk.add(DiskRule(disk, error, lost, delay, topic, partition, after, times))
+        if lost:
+            raise ValueError("lost is about an fsync: say disk='sync'; an answer is lost with answer=False")
         known = None if api is None else known_api(api)
-        if times is not None and times < 1:
-            raise ValueError(f"times is {times}; it is at least 1, or None for all")
-        if after < 0:
-            raise ValueError(f"after is {after}; it is the number of requests that are served first, from 0 on")
         about = Names(topic, partition, group)
         _check_names(known, about)
         deed = _deed(known, error, about, when, delay, answer, close)
@@ -176,7 +188,23 @@ class Faults:
 
     def clear(self) -> None:
         """Removes all."""
+        self._disk.clear()
         self._plan.remove_rules(lambda _: True)
+
+
+def _check_counts(times: int | None, after: int) -> None:
+    """Raises ValueError for what cannot be counted."""
+    if times is not None and times < 1:
+        raise ValueError(f"times is {times}; it is at least 1, or None for all")
+    if after < 0:
+        raise ValueError(f"after is {after}; it is the number of requests that are served first, from 0 on")
+
+
+def _check_of_disk(of_requests: Mapping[str, object]) -> None:
+    """Raises ValueError if something is given that only requests have."""
+    for name, value in of_requests.items():
+        if value is not None:
+            raise ValueError(f"{name} is about requests, and disk about none of them: leave one of them out")
 
 
 def _deed(

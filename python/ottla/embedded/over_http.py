@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from ottla.embedded.broker import Broker
-from ottla.embedded.faults import Fault
+from ottla.embedded.handle import Handle
 from ottla.embedded.hits import PATIENCE_S
 
 #: The longest body that is read.
@@ -46,6 +46,8 @@ class NewFault(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     delay: float = 0.0
     answer: bool = True
     close: Literal["before", "after"] | None = None
+    disk: Literal["read", "write", "sync"] | None = None
+    lost: bool = False
 
 
 class Described(msgspec.Struct):
@@ -73,7 +75,7 @@ class FaultsOverHttp:
     def __init__(self, brokers: Mapping[int, Broker], port: int = 0) -> None:
         """Listens on the port; 0 is a free one. Raises OSError."""
         self._brokers = brokers
-        self._faults: dict[int, tuple[int, Fault]] = {}
+        self._faults: dict[int, tuple[int, Handle]] = {}
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
@@ -131,7 +133,7 @@ class FaultsOverHttp:
         for fault in faults:
             fault.remove()
 
-    def _found(self, place: str) -> tuple[int, Fault]:
+    def _found(self, place: str) -> tuple[int, Handle]:
         with self._lock:
             found = self._faults.get(int(place)) if place.isdecimal() else None
         if found is None:

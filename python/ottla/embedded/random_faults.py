@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.faults.deeds import Asked, Deed
-from ottla.embedded.handle import Handle
+from ottla.embedded.handle import RuleHandle
 
 if TYPE_CHECKING:
     from ottla.embedded.plan import Plan
@@ -45,7 +45,7 @@ class Met(NamedTuple):
     error: str
 
 
-class RandomFaults(Handle):
+class RandomFaults(RuleHandle):
     """Random faults of one seed.
 
     seed: The seed with which the same happens again.

@@ -150,14 +150,26 @@ class BrokerThread:
     async def _serve(self) -> None:
         with trio.CancelScope() as serves:
             self._begun.set_result((trio.lowlevel.current_trio_token(), serves))
-            async with Broker.start(self._config, shared=self._shared) as broker:
-                self._interception = Interception(broker.requests, broker.leases, broker.turn, self._plan)
-                self._interception.arrange()
-                self._started.set_result(broker)
-                try:
-                    await trio.sleep_forever()
-                finally:
-                    self._interception.end()
+            try:
+                async with Broker.start(self._config, shared=self._shared) as broker:
+                    self._interception = Interception(broker.requests, broker.leases, broker.turn, self._plan)
+                    self._interception.arrange()
+                    self._started.set_result(broker)
+                    try:
+                        await trio.sleep_forever()
+                    finally:
+                        self._interception.end()
+            finally:
+                await self._give_back()
+
+    async def _give_back(self) -> None:
+        """A process that ends gives back the locks of log directories that failed. This one goes on."""
+        if not self._started.done() or self._started.exception() is not None:
+            return
+        directories = self._started.result().logs.directories
+        with trio.CancelScope(shield=True):
+            for directory in directories.offline:
+                await directories.close_failed(directory)
 
 
 def _cause(error: BaseException) -> BaseException:

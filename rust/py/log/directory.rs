@@ -155,7 +155,7 @@ impl LogDirectory {
     ) -> PyResult<Self> {
         let interval = Duration::from_millis(high_watermark_checkpoint_interval_ms);
         let traffic = traffic.map_or_else(Arc::default, |traffic| Arc::clone(&traffic.0));
-        let home = Home::real_of(&path, traffic);
+        let home = Home::of_broker(&path, traffic);
         let directory = py.detach(|| log::LogDirectory::open(home, interval))?;
         Ok(Self {
             directory,
