@@ -350,6 +350,7 @@ impl LogDirectory {
         &self,
         now_ms: i64,
     ) -> (Vec<(TopicPartition, usize)>, Option<LogError>) {
+        let now_ms = self.home.at(now_ms);
         let logs: Vec<_> = self.state.lock().logs.values().cloned().collect();
         let (mut deleted, mut failure) = (Vec::new(), None);
         for log in logs {
@@ -549,6 +550,7 @@ impl LogDirectory {
     /// The logs that can be cleaned: every log that is compacted, with its state. A log that cannot
     /// be looked at is set aside.
     pub fn cleanable(&self, now_ms: i64) -> Vec<(TopicPartition, Cleanable)> {
+        let now_ms = self.home.at(now_ms);
         let compacted = |log: &Arc<Log>| log.config().compact;
         let logs: Vec<_> = self.logs().into_iter().filter(compacted).collect();
         logs.iter()

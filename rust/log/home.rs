@@ -245,6 +245,16 @@ impl Home {
         result
     }
 
+    /// Milliseconds since 1970, by the clock of the machine that has the logs.
+    pub fn now_ms(&self) -> i64 {
+        self.at(now_ms())
+    }
+
+    /// A time by this process's clock, by the clock of the machine that has the logs.
+    pub fn at(&self, time_ms: i64) -> i64 {
+        time_ms.saturating_add(self.storage.clock_ahead_ms())
+    }
+
     /// True if appends should not run where waiting hurts. That ends with the first append (on an I/O
     /// thread) that does not wait.
     pub fn is_slow(&self) -> bool {

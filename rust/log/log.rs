@@ -566,6 +566,11 @@ impl Log {
         Ok(next)
     }
 
+    /// Milliseconds since 1970, by the clock of the log's machine.
+    pub fn now_ms(&self) -> i64 {
+        self.home.now_ms()
+    }
+
     /// Forgets producers that wrote nothing for `producer_id_expiration_ms`.
     pub fn expire_producers(&self, now_ms: i64) -> usize {
         let expiration_ms = self.config().producer_id_expiration_ms;

@@ -121,7 +121,7 @@ impl Log {
             leader_epoch,
             AppendOrigin::Client,
             NO_GUARD,
-            now_ms,
+            self.home.at(now_ms),
             When::InTurn,
         )
     }

@@ -84,6 +84,10 @@ impl BrittleDisk {
         Ok(BrittleDiskRule { disk, rule })
     }
 
+    fn set_clock_ahead_ms(&self, ahead_ms: i64) {
+        self.0.set_clock_ahead_ms(ahead_ms);
+    }
+
     #[pyo3(signature = (seed=None))]
     fn lose_power(&self, py: Python<'_>, seed: Option<u64>) -> PyResult<()> {
         let mut state = seed.unwrap_or_default();

@@ -32,7 +32,7 @@ use crate::io;
 use crate::io::panics::outcome;
 use crate::log::share::Borrowed;
 use crate::log::verification::NO_GUARD;
-use crate::log::{self, AppendOrigin, LogError, When, home};
+use crate::log::{self, AppendOrigin, LogError, When};
 use crate::records::Marker;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -317,7 +317,7 @@ impl Log {
         guard: u64,
     ) -> PyResult<Option<AppendInfo>> {
         let mut records = request.records(index)?;
-        let (origin, now_ms) = (AppendOrigin::Client, home::now_ms());
+        let (origin, now_ms) = (AppendOrigin::Client, self.log.now_ms());
         let Some(report) = self.report::<_, AppendInfo>(token) else {
             let appended =
                 self.log
@@ -347,7 +347,7 @@ impl Log {
         producer_id: i64,
         producer_epoch: i16,
     ) -> PyResult<Option<AppendInfo>> {
-        let now_ms = home::now_ms();
+        let now_ms = self.log.now_ms();
         let producer = (producer_id, producer_epoch);
         let mut batch = coordinator::batch(&records, now_ms, compression, producer)?;
         let (origin, guard) = (AppendOrigin::Coordinator, NO_GUARD);
@@ -402,7 +402,7 @@ impl Log {
             },
             coordinator_epoch,
         };
-        let (producer, now_ms) = ((producer_id, producer_epoch), home::now_ms());
+        let (producer, now_ms) = ((producer_id, producer_epoch), self.log.now_ms());
         let appended = match token.and_then(|token| self.report::<_, AppendInfo>(token)) {
             Some(report) => {
                 self.log
@@ -419,7 +419,7 @@ impl Log {
 
     fn begin_verification(&self, producer_id: i64, producer_epoch: i16, sequence: i32) -> u64 {
         self.log
-            .begin_verification((producer_id, producer_epoch), sequence, home::now_ms())
+            .begin_verification((producer_id, producer_epoch), sequence, self.log.now_ms())
     }
 
     fn refuse_verification(&self, producer_id: i64, guard: u64) {
@@ -457,7 +457,7 @@ impl Log {
         let mut records = records.bytes(py).to_vec();
         Ok(self
             .log
-            .append(&mut records, leader_epoch, origin, home::now_ms())?
+            .append(&mut records, leader_epoch, origin, self.log.now_ms())?
             .into())
     }
 
@@ -469,7 +469,7 @@ impl Log {
     ) -> PyResult<AppendInfo> {
         let append = |records: &[u8]| {
             self.log
-                .append_as_follower(records, leader_epoch, home::now_ms())
+                .append_as_follower(records, leader_epoch, self.log.now_ms())
         };
         let appended = match records.bytes_detached() {
             Some(bytes) => py.detach(|| append(bytes)),
@@ -520,7 +520,7 @@ impl Log {
     }
 
     fn offsets_before(&self, timestamp_ms: i64, count_max: usize) -> PyResult<Vec<i64>> {
-        let now_ms = home::now_ms();
+        let now_ms = self.log.now_ms();
         Ok(self.log.offsets_before(timestamp_ms, count_max, now_ms)?)
     }
 

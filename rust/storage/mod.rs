@@ -101,6 +101,11 @@ pub trait Storage: Send + Sync + 'static {
     /// Returns when the names in `directory` would survive a power cut.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
+    /// How far the clock of the machine that has the files is ahead of this process's, in milliseconds.
+    fn clock_ahead_ms(&self) -> i64 {
+        0
+    }
+
     /// True if there is `sync_all`, and it tells when something could not be written.
     fn can_sync_all(&self) -> bool;
 

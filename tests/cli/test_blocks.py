@@ -79,7 +79,7 @@ def test_a_broker_inside_a_program(tmp_path: Path) -> None:
 
 
 def test_a_cluster_inside_a_program(tmp_path: Path) -> None:
-    printed = ran([sys.executable, "-c", block("python", "ottla.Cluster(3)", "docs/python.md")], tmp_path)
+    printed = ran([sys.executable, "-c", block("python", "print(cluster.bootstrap", "docs/python.md")], tmp_path)
     assert printed.count("127.0.0.1:") == 3
 
 
@@ -111,6 +111,15 @@ def test_disks_that_fail(tmp_path: Path) -> None:
 
 def test_power_that_goes(tmp_path: Path) -> None:
     assert ran([sys.executable, "-c", block("python", "power_loss", "docs/python.md")], tmp_path) == ""
+
+
+def test_clocks_that_jump(tmp_path: Path) -> None:
+    printed = ran([sys.executable, "-c", block("python", "clock.jump", "docs/python.md")], tmp_path)
+    assert printed.startswith("7200.0 ")
+
+
+def test_leaders_that_move(tmp_path: Path) -> None:
+    assert ran([sys.executable, "-c", block("python", "move_leader", "docs/python.md")], tmp_path) == ""
 
 
 def test_clients(served: Broker, tmp_path: Path) -> None:

@@ -6,51 +6,88 @@ _BROKER = "tests/embedded/test_broker.py::"
 _CLUSTER = "tests/embedded/test_cluster.py::"
 _FAULTS = "tests/embedded/test_faults.py::"
 _DISK = "tests/embedded/test_disk_faults.py::"
+_CLOCK = "tests/embedded/test_clock.py::"
+_MOVES = "tests/embedded/test_moves.py::"
 _POWER = "tests/embedded/test_power_loss.py::"
 _TREE = "tests/coordination/test_embedded.py::"
 
 MUTANTS = (
     Mutant(
+        "embedded.leases-have-another-clock",
+        "rust/log/pending.rs",
+        "            self.home.at(now_ms),\n",
+        "            now_ms,\n",
+        pytest=(f"{_CLOCK}test_records_get_the_time_of_the_clock",),
+    ),
+    Mutant(
+        "embedded.records-do-not-grow-old-by-the-clock",
+        "rust/log/directory.rs",
+        "        let now_ms = self.home.at(now_ms);\n        let logs: Vec<_> = self.state",
+        "        let logs: Vec<_> = self.state",
+        pytest=(f"{_CLOCK}test_records_grow_old",),
+    ),
+    Mutant(
+        "embedded.commits-have-another-clock",
+        "python/ottla/broker/api/k08_offset_commit.py",
+        "now_ms = rooms.groups.wall_ms()",
+        "now_ms = __import__('time').time_ns() // 1_000_000",
+        pytest=(f"{_CLOCK}test_committed_offsets_grow_old",),
+    ),
+    Mutant(
+        "embedded.transactions-have-another-clock",
+        "python/ottla/embedded/thread.py",
+        "                    broker.transactions.coordinator._now_ms = self._clock.now_ms\n",
+        "",
+        pytest=(f"{_CLOCK}test_transactions_time_out",),
+    ),
+    Mutant(
+        "embedded.who-leads-already-is-the-next",
+        "python/ottla/embedded/moves.py",
+        "if each != state.leader and runs(each)",
+        "if runs(each)",
+        pytest=(f"{_MOVES}test_mistakes_are_told",),
+    ),
+    Mutant(
         "embedded.a-full-disk-takes-all",
         "rust/storage/brittle/mod.rs",
         "            Some(_) => bytes.len() / 2,\n",
         "            Some(_) => return Ok(()),\n",
-        cargo=("storage::brittle",),
+        cargo=("storage::brittle::tests::a_rule_is_for_the_records_of_a_partition",),
     ),
     Mutant(
         "embedded.a-lost-fsync-is-done",
         "rust/storage/brittle/mod.rs",
         "            if deed.is_lost {\n",
         "            if false {\n",
-        cargo=("storage::brittle",),
+        cargo=("storage::brittle::tests::an_fsync_fails_or_is_lost",),
     ),
     Mutant(
         "embedded.a-page-in-memory-hides-a-broken-disk",
         "rust/storage/brittle/mod.rs",
         "        if place.is_some_and(|place| self.disk.rules.is_due(Operation::Read, place)) {\n",
         "        if false && place.is_some() {\n",
-        cargo=("storage::brittle",),
+        cargo=("storage::brittle::tests::a_read_that_is_to_fail_is_no_read_of_memory",),
     ),
     Mutant(
         "embedded.what-was-open-outlives-the-power",
         "rust/storage/brittle/mod.rs",
         "        *life += 1;\n",
         "        *life += 0;\n",
-        cargo=("storage::brittle",),
+        cargo=("storage::brittle::tests::content_is_as_of_the_last_fsync",),
     ),
     Mutant(
         "embedded.overwritten-bytes-stay-overwritten",
         "rust/storage/brittle/ledger.rs",
         "self.saved.iter().rev()",
         "self.saved.iter()",
-        cargo=("storage::brittle",),
+        cargo=("storage::brittle::tests::content_is_as_of_the_last_fsync",),
     ),
     Mutant(
         "embedded.folders-move-away-from-what-happened-in-them",
         "rust/storage/brittle/ledger.rs",
         "earlier.moved(&from, &to)",
         "earlier.moved(&to, &from)",
-        cargo=("storage::brittle",),
+        cargo=("storage::brittle::tests::what_happened_in_a_folder_is_undone_where_the_folder_is_now",),
     ),
     Mutant(
         "embedded.a-lost-power-is-no-new-start-of-the-machine",

@@ -30,6 +30,9 @@ class BrittleDisk:
     ) -> BrittleDiskRule:
         """A rule for the operations on the records of a partition: `after` of them go by, and `times` meet it."""
 
+    def set_clock_ahead_ms(self, ahead_ms: int) -> None:
+        """The wall clock of the logs on it is ahead of this process's by so many milliseconds."""
+
     def lose_power(self, seed: int | None = None) -> None:
         """The power is lost, and with it all that was not synced; with a seed a part of it, which the seed chooses. All
         that was opened before fails from now on. Raises OSError.

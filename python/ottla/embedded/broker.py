@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from ottla.embedded.block import Block
+from ottla.embedded.clock import Clock
 from ottla.embedded.disk import Disk
 from ottla.embedded.faults import Faults
 from ottla.embedded.plan import Plan
@@ -58,7 +59,7 @@ class Broker(Block):
     `data_dir` the data are in a temporary directory, which is removed at the end. `port` 0 is a free one, which the
     broker keeps when it is started anew.
 
-    `faults` has requests and the disk fail on purpose, and `requests` shows what clients send.
+    `faults` has requests and the disk fail on purpose, `clock` may jump, and `requests` shows what clients send.
 
     All methods may be called from any thread. They return when the broker has done what they say.
     """
@@ -85,6 +86,7 @@ class Broker(Block):
         self.name = f"ottla-broker-{next(_numbers)}"
         self._plan = Plan(self._arrange)
         self._disk = Disk(self._of_this_process)
+        self.clock = Clock(self._disk, self._of_this_process)
         self.faults = Faults(self._plan, self._disk)
         self.requests = Requests(self._plan)
 
@@ -270,7 +272,7 @@ class Broker(Block):
             )
 
     def _new_thread(self) -> BrokerThread:
-        return BrokerThread(self.name, self._settings(), self._plan)
+        return BrokerThread(self.name, self._settings(), self._plan, self.clock)
 
     def _settings(self) -> dict[str, str]:
         host = f"[{self._host}]" if ":" in self._host else self._host

@@ -6,16 +6,23 @@ import contextlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from ottla.config.usual import usual_settings
+from ottla.coordination.znodes import PartitionState
 from ottla.embedded.block import Block
 from ottla.embedded.broker import Broker, NotRunning, texts
+from ottla.embedded.moves import Coordinated, next_leader
 from ottla.embedded.thread import BrokerThread
 from ottla.embedded.tree import ClusterTree
 from ottla.errors import UnknownTopicOrPartition
+from ottla.kafka import TopicPartition
+
+#: How long a broker is waited for to lead.
+MOVED_S: Final = 30.0
 
 
 class Member(Broker):
@@ -39,7 +46,7 @@ class Member(Broker):
         tree = self._cluster._tree
         if tree is None:
             raise NotRunning(f"{self!r} starts with its cluster: use that in a `with` block, or call its start()")
-        return BrokerThread(self.name, {**self._settings(), "broker.id": str(self.id)}, self._plan, tree)
+        return BrokerThread(self.name, {**self._settings(), "broker.id": str(self.id)}, self._plan, self.clock, tree)
 
 
 class Cluster(Block):
@@ -169,10 +176,17 @@ class Cluster(Block):
         Raises:
             UnknownTopicOrPartition, NotRunning.
         """
-        state = self._running().state(topic, partition)
-        if state is None:
-            raise UnknownTopicOrPartition(f"there is no {topic}-{partition}")
-        return self._members.get(state.leader)
+        return self._members.get(self._state(TopicPartition(topic, partition)).leader)
+
+    def coordinator(self, *, group: str | None = None, transactional_id: str | None = None) -> Broker | None:
+        """The broker that coordinates a group or a transactional id; None while there is none. The internal topic is
+        created if need be.
+
+        Raises:
+            ValueError: not one of both is given. NotRunning, KafkaError.
+        """
+        what = Coordinated.of(group, transactional_id)
+        return self.leader(*self._any_running().coordinating(what))
 
     def in_sync(self, topic: str, partition: int = 0) -> list[int]:
         """The ids of the brokers whose replicas of a partition are in sync.
@@ -180,10 +194,40 @@ class Cluster(Block):
         Raises:
             UnknownTopicOrPartition, NotRunning.
         """
-        state = self._running().state(topic, partition)
-        if state is None:
-            raise UnknownTopicOrPartition(f"there is no {topic}-{partition}")
-        return sorted(state.isr)
+        return sorted(self._state(TopicPartition(topic, partition)).isr)
+
+    # --- moves ---
+
+    def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> Broker:
+        """Has another broker lead a partition: the one with the id `to`, or the next. It must be in sync. Returns that
+        broker when it leads; clients that ask the old one hear NOT_LEADER_OR_FOLLOWER, and look for the new one.
+
+        Raises:
+            ValueError: nobody else can lead; the text says who could. UnknownTopicOrPartition, NotRunning, KafkaError.
+            TimeoutError: it does not lead in half a minute.
+        """
+        moved = TopicPartition(topic, partition)
+        target = next_leader(moved, self._state(moved), to, lambda each: self._members[each].is_running)
+        deadline = time.monotonic() + MOVED_S
+        while self._state(moved).leader != target:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"broker {target} does not lead {topic}-{partition} in {MOVED_S:g} s")
+            self._any_running().prefer(moved, target)
+        return self._members[target]
+
+    def move_coordinator(
+        self, *, group: str | None = None, transactional_id: str | None = None, to: int | None = None
+    ) -> Broker:
+        """Has another broker coordinate a group or a transactional id: the one with the id `to`, or the next. Returns
+        that broker when it does; clients that ask the old one hear NOT_COORDINATOR, and look for the new one.
+
+        Others of which the new one is the coordinator by the same partition move with it.
+
+        Raises:
+            ValueError: not one of both is given, or nobody else can coordinate. TimeoutError, NotRunning, KafkaError.
+        """
+        what = Coordinated.of(group, transactional_id)
+        return self.move_leader(*self._any_running().coordinating(what), to=to)
 
     def create_topic(
         self,
@@ -199,13 +243,27 @@ class Cluster(Block):
         Raises:
             TopicAlreadyExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig, NotRunning.
         """
+        running = self._threads()
+        running[0].create_topic(name, partitions, -1 if replicas is None else replicas, texts(settings or {}))
+        for thread in running:
+            thread.knows(name, partitions)
+
+    def _threads(self) -> list[BrokerThread]:
+        """Those of the brokers that run, at least one."""
         self._running()
         running = [each._thread for each in self._members.values() if each._thread is not None and each.is_running]
         if not running:
             raise NotRunning(f"no broker of {self!r} runs: start one")
-        running[0].create_topic(name, partitions, -1 if replicas is None else replicas, texts(settings or {}))
-        for thread in running:
-            thread.knows(name, partitions)
+        return running
+
+    def _any_running(self) -> BrokerThread:
+        return self._threads()[0]
+
+    def _state(self, partition: TopicPartition) -> PartitionState:
+        state = self._running().state(*partition)
+        if state is None:
+            raise UnknownTopicOrPartition(f"there is no {partition.topic}-{partition.partition}")
+        return state
 
     def _running(self) -> ClusterTree:
         if self._tree is None:

@@ -134,6 +134,10 @@ class Disk:
         self._native.forget()
         self.is_used = False
 
+    def set_clock_ahead_ms(self, ahead_ms: int) -> None:
+        """The wall clock of its logs is ahead of this process's by so much."""
+        self._native.set_clock_ahead_ms(ahead_ms)
+
     def lose_power(self, directory: Path, seed: int | None) -> None:
         """The power is lost, and with it what was not synced. No log is open in the directory. Raises OSError."""
         self._native.lose_power(None if seed is None else seed % 2**64)

@@ -17,8 +17,12 @@ from ottla.broker.faults.dispatch import Interception
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from ottla.config import BrokerConfig
+from ottla.embedded import moves
+from ottla.embedded.clock import Clock
+from ottla.embedded.moves import Coordinated
 from ottla.embedded.plan import OWN_CLIENT, Plan
 from ottla.embedded.tree import ClusterTree
+from ottla.kafka import TopicPartition
 
 T = TypeVar("T")
 #: How long a broker is waited for to hear of a topic.
@@ -34,9 +38,12 @@ class BrokerFailed(RuntimeError):
 class BrokerThread:
     """One start of a broker and its end. `start` first; then `stop` or `kill`, once."""
 
-    def __init__(self, name: str, settings: Mapping[str, str], plan: Plan, shared: ClusterTree | None = None) -> None:
+    def __init__(
+        self, name: str, settings: Mapping[str, str], plan: Plan, clock: Clock, shared: ClusterTree | None = None
+    ) -> None:
         self._name = name
         self._plan = plan
+        self._clock = clock
         self._shared = shared
         self._config = BrokerConfig.load(None, settings)
         self._begun: Future[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = Future()
@@ -105,6 +112,24 @@ class BrokerThread:
 
         self._call(wait)
 
+    def coordinating(self, what: Coordinated) -> TopicPartition:
+        """As `moves.coordinating`. Raises BrokerFailed, too."""
+
+        async def find() -> TopicPartition:
+            async with Cluster(self.address, client_id=OWN_CLIENT) as cluster:
+                return await moves.coordinating(cluster, what)
+
+        return self._call(find)
+
+    def prefer(self, partition: TopicPartition, to: int) -> None:
+        """As `moves.prefer`. Raises BrokerFailed, too."""
+
+        async def prefer() -> None:
+            async with Cluster(self.address, client_id=OWN_CLIENT) as cluster:
+                await moves.prefer(cluster, partition, to)
+
+        self._call(prefer)
+
     def arrange(self) -> None:
         """Returns when the broker has looked at its plan, or has ended. Any thread may call it, a loop's too: it takes
         no longer than a turn of the broker's loop.
@@ -154,6 +179,9 @@ class BrokerThread:
                 async with Broker.start(self._config, shared=self._shared) as broker:
                     self._interception = Interception(broker.requests, broker.leases, broker.turn, self._plan)
                     self._interception.arrange()
+                    # Logs have it from their disk.
+                    broker.groups.wall_ms = self._clock.now_ms
+                    broker.transactions.coordinator._now_ms = self._clock.now_ms
                     self._started.set_result(broker)
                     try:
                         await trio.sleep_forever()

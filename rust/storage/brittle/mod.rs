@@ -5,6 +5,8 @@
 //! kernel sends from, so this storage hands everything on to [`RealStorage`] and keeps two things beside it: the
 //! [`rules`] that a test has made, and the [`ledger`] of what would not survive a power cut.
 //!
+//! It also has the clock of the machine, which may jump.
+//!
 //! A [`BrittleDisk`] stands for one data directory. The opening of a broker's data directory asks [`of_directory`] for
 //! its storage, once. Where no brittle disk stands for the directory that is the real storage, and nothing here costs
 //! anything.
@@ -12,6 +14,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -49,6 +52,8 @@ struct Disk {
     /// Counts power cuts: what was opened before one is gone. Every operation holds it, so that the power goes between
     /// two of them.
     life: RwLock<u64>,
+    /// The machine's wall clock is ahead by so much.
+    clock_ahead_ms: AtomicI64,
 }
 
 impl BrittleDisk {
@@ -88,6 +93,11 @@ impl BrittleDisk {
         let mut life = self.0.life.write();
         *life += 1;
         self.0.ledger.lose_power(choice)
+    }
+
+    /// The machine's wall clock jumps to so many milliseconds ahead of this process's.
+    pub fn set_clock_ahead_ms(&self, ahead_ms: i64) {
+        self.0.clock_ahead_ms.store(ahead_ms, Ordering::Relaxed);
     }
 
     /// The storage of whoever opens the directory now.
@@ -286,6 +296,10 @@ impl Storage for BrittleStorage {
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         let _on = self.disk.on(self.life)?;
         self.ledger().sync_directory(directory)
+    }
+
+    fn clock_ahead_ms(&self) -> i64 {
+        self.disk.clock_ahead_ms.load(Ordering::Relaxed)
     }
 
     /// False while a rule is about fsyncs: which files they are for must be seen.

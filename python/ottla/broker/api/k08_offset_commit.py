@@ -6,7 +6,6 @@ times. 2-4: a retention of their own. 6: leader epochs (KIP-320). 7: static memb
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -52,7 +51,7 @@ def _commit(call: OffsetCommit, rooms: GroupRooms, asked: OffsetCommitRequest, r
     they name.
     """
     version = call.version
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = rooms.groups.wall_ms()
     # Any retention is taken; a record has 64 bits for the time at which it ends.
     retention_ms = max(0, asked.retention_time_ms)
     expire_ms = NO_TIMESTAMP if asked.retention_time_ms == -1 else min(now_ms + retention_ms, TIME_MAX)

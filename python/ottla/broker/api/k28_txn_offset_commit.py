@@ -5,7 +5,6 @@ Version 2: leader epochs. 3: member and generation, so that a member that was re
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -48,7 +47,7 @@ def _commit(call: TxnOffsetCommit, rooms: TransactionRooms, asked: TxnOffsetComm
     """The rows that are taken are committed together. The answer goes through all `rows` again, however few partitions
     they name.
     """
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = rooms.groups.wall_ms()
     mine = Freed()
     commits: dict[TopicPartition, CommittedOffset] = mine.add({})
     refused: dict[TopicPartition, int] = mine.add({})
