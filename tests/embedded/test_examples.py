@@ -12,7 +12,7 @@ from tests.peers.skips import require
 from tests.support.inner_pytest import run_pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-MODULES = {"confluent": "confluent_kafka", "asyncio": "aiokafka", "kafka_python": "kafka"}
+MODULES = {"confluent": "confluent_kafka", "asyncio": "aiokafka", "faststream": "faststream", "kafka_python": "kafka"}
 
 
 def test_all_are_run() -> None:
