@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import ottla
-from tests.support.faulty import connect, produced
+from tests.support.faulty import asked_of_python, connect, produced, served_alone
 from tests.support.waiting import PATIENCE_S, eventually
 
 HOUR_S = 3600.0
@@ -51,13 +52,24 @@ def test_records_get_the_time_of_the_clock(broker: ottla.Broker) -> None:
     broker.clock.jump(-3 * HOUR_S)
     assert broker.clock.ahead == -HOUR_S
     assert is_now(broker)
-    with broker.requests.recorded():  # without leases
-        assert is_now(broker)
     broker.restart()
     assert is_now(broker)
     broker.clock.reset()
     assert broker.clock.ahead == 0
     assert is_now(broker)
+
+
+def test_records_that_come_by_a_lease_get_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_LEASES", "on")
+    asked = asked_of_python(monkeypatch)
+    with ottla.Broker() as broker, connect(broker) as client:
+        broker.create_topic("t", settings={"message.timestamp.type": "LogAppendTime"})
+        broker.clock.jump(HOUR_S)
+        before = broker.clock.now
+        eventually("a lease", lambda: served_alone(client, asked))
+        with broker.log("t") as log:
+            *_, last = log.records()
+        assert before - 0.001 <= last.timestamp_ms / 1000 <= broker.clock.now
 
 
 def test_a_record_too_far_from_the_clock_is_refused(broker: ottla.Broker) -> None:
@@ -87,29 +99,36 @@ def test_records_grow_old(broker: ottla.Broker) -> None:
 
 
 def test_committed_offsets_grow_old(broker: ottla.Broker) -> None:
+    """Those of an hour ago are forgotten, and those of now are not: commits have the time of the clock, too."""
     ck = pytest.importorskip("confluent_kafka")
     broker.create_topic("t")
-    consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    older, newer = (ck.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": name}) for name in "ab")
 
-    def committed() -> int:
+    def commit(consumer: Any) -> None:
+        consumer.commit(offsets=[ck.TopicPartition("t", 0, 7)], asynchronous=False)
+
+    def committed(consumer: Any) -> int:
         (place,) = consumer.committed([ck.TopicPartition("t", 0)], PATIENCE_S)
         return int(place.offset)
 
-    consumer.commit(offsets=[ck.TopicPartition("t", 0, 7)], asynchronous=False)
-    assert committed() == 7
     broker.clock.jump(2 * HOUR_S)
-    eventually("the offset is forgotten", lambda: committed() == ck.OFFSET_INVALID)
-    # One of now is not.
-    consumer.commit(offsets=[ck.TopicPartition("t", 0, 8)], asynchronous=False)
-    broker.clock.jump(HOUR_S / 2)
-    assert committed() == 8
-    consumer.close()
+    commit(older)
+    broker.clock.jump(0.7 * HOUR_S)
+    commit(newer)
+    assert (committed(older), committed(newer)) == (7, 7)
+    broker.clock.jump(0.7 * HOUR_S)
+    eventually("the older one is forgotten", lambda: committed(older) == ck.OFFSET_INVALID)
+    assert committed(newer) == 7
+    older.close()
+    newer.close()
 
 
 def test_transactions_time_out(broker: ottla.Broker) -> None:
     ck = pytest.importorskip("confluent_kafka")
     broker.create_topic("t")
-    producer = ck.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"})
+    producer = ck.Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "transaction.timeout.ms": 600_000}
+    )
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     producer.produce("t", b"1")

@@ -12,7 +12,6 @@ import pytest
 import trio
 
 import ottla
-from ottla.broker.api import k00_produce, k01_fetch
 from ottla.errors import (
     CoordinatorNotAvailable,
     FetchSessionIdNotFound,
@@ -39,7 +38,7 @@ from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorReq
 from ottla.wire.k12_heartbeat import HEARTBEAT, HeartbeatRequest
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from tests.support.client import Client, batch
-from tests.support.faulty import connect, end, produced, rows
+from tests.support.faulty import asked_of_python, connect, end, produced, rows, served_alone
 from tests.support.waiting import PATIENCE_S
 
 NOT_LEADER = NotLeaderOrFollower.code
@@ -237,26 +236,6 @@ def test_a_fetch_that_waits_in_the_hub_is_answered_and_the_next_one_fails(broker
 
 
 # --- leases ---
-
-
-def asked_of_python(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Of brokers that start from now on: the names of APIs of Produces and Fetches, as they come to Python."""
-    found: list[str] = []
-    for module in (k00_produce, k01_fetch):
-
-        def noted(call: Any, rooms: Any, handle: Any = module.handle) -> None:
-            found.append(call.api.name)
-            handle(call, rooms)
-
-        monkeypatch.setattr(module, "handle", noted)
-    return found
-
-
-def served_alone(client: Client, asked: list[str]) -> bool:
-    """True if a Produce was served by the hub. After a slow write the next one is not, although it could be."""
-    before = len(asked)
-    assert produced(client, acks=1) == 0
-    return len(asked) == before
 
 
 def test_leases_end_with_a_fault_and_come_back_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ MUTANTS = (
         "rust/log/pending.rs",
         "            self.home.at(now_ms),\n",
         "            now_ms,\n",
-        pytest=(f"{_CLOCK}test_records_get_the_time_of_the_clock",),
+        pytest=(f"{_CLOCK}test_records_that_come_by_a_lease_get_it_too",),
     ),
     Mutant(
         "embedded.records-do-not-grow-old-by-the-clock",
