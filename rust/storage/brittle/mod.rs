@@ -62,10 +62,12 @@ impl BrittleDisk {
         Self::default()
     }
 
-    /// Has the logs that are opened in `directory` from now on lie on this disk, and on no other directory's.
+    /// Has the logs that are opened in `directory` from now on lie on this disk, and on no other one.
     pub fn stand_for(&self, directory: &Path) {
         let mut disks = DISKS.lock();
-        disks.retain(|(_, disk)| disk.strong_count() > 0 && !std::ptr::eq(disk.as_ptr(), &*self.0));
+        disks.retain(|(path, disk)| {
+            path != directory && disk.strong_count() > 0 && !std::ptr::eq(disk.as_ptr(), &*self.0)
+        });
         disks.push((directory.to_owned(), Arc::downgrade(&self.0)));
     }
 

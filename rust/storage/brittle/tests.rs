@@ -284,6 +284,9 @@ fn a_disk_stands_for_its_directory() {
     machine.lose_power();
     assert!(path.exists());
     std::fs::remove_file(&path).unwrap();
+    // The last one does.
+    let another = BrittleDisk::new();
+    another.stand_for(here);
     machine.disk.stand_for(here);
     write(&*of_directory(here));
     machine.lose_power();
