@@ -403,4 +403,11 @@ MUTANTS = (
         "        self.proposed = Proposal(self.leader_epoch, isr, self.version)\n",
         pytest=("tests/replication/test_cluster_model.py", "tests/replication/test_in_sync.py"),
     ),
+    Mutant(
+        "leases.are-watched-while-they-decide",
+        "rust/direct/gate.rs",
+        "        let _deciding = self.deciding.lock();\n        change()",
+        "        change()",
+        cargo=("direct::tests::model::who_begins_to_wait_sees_what_is_moved_or_is_told",),
+    ),
 )

@@ -97,3 +97,31 @@ fn nothing_is_appended_behind_the_end() {
         assert_eq!(appended.is_some(), end == 1);
     });
 }
+
+#[test]
+fn who_begins_to_wait_sees_what_is_moved_or_is_told() {
+    loom::model(|| {
+        let leased: Arc<Leased> = Arc::default();
+        let is_watched = Arc::new(sync::AtomicBool::new(false));
+        let serving = {
+            let (leased, is_watched) = (Arc::clone(&leased), Arc::clone(&is_watched));
+            thread::spawn(move || {
+                // As `Lease::raise`. True if whoever waits is told.
+                let moved = leased.gate.decide(|| {
+                    if is_watched.load(Ordering::Acquire) {
+                        return false;
+                    }
+                    leased.log.high_watermark.store(1, Ordering::Release);
+                    true
+                });
+                moved == Some(false)
+            })
+        };
+        // As `Lease::watch`, and a look behind it.
+        let watch = || is_watched.store(true, Ordering::Release);
+        leased.gate.exclude(watch);
+        let is_seen = leased.log.high_watermark.load(Ordering::Acquire) == 1;
+        let is_told = serving.join().unwrap();
+        assert!(is_seen || is_told);
+    });
+}

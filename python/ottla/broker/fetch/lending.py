@@ -59,7 +59,7 @@ def lend(context: Context, session: FetchSession) -> None:
 
 
 def _is_plain(entry: CachedPartition, partition: Partition, follower: int | None) -> bool:
-    """The session's client may get the partition from the hub: a consumer that does not say the epoch of its
+    """The client may get the partition from the hub: a consumer that does not say the epoch of its
     last record, or a follower of which the leader has heard, and for which it waits as one in sync.
     """
     if follower is None:
@@ -69,7 +69,7 @@ def _is_plain(entry: CachedPartition, partition: Partition, follower: int | None
 
 
 def _may(context: Context, lease: Lease) -> bool:
-    """The client may do under a lease what it does in this session."""
+    """The client may do under a lease what it asks for."""
     if context.is_follower and not lease.terms.followers:
         return False
     if context.rights is None:
