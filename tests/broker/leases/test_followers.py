@@ -253,8 +253,9 @@ async def test_who_is_awaited_after_a_change_of_leaders_does_not_wait(
         found.one.broker.replicas.awaited.expect([TWO])
         assert await found.two.hears() == 0
         asked = found.one.asked
-        await found.two.fetch(1)
-        assert found.one.asked == asked + 1
+        for _ in range(2):
+            await found.two.fetch(1)
+        assert found.one.asked == asked + 2
 
 
 async def test_while_a_replica_is_added_all_is_counted_in_python(
