@@ -40,17 +40,18 @@ impl<O> Sessions<O> {
 }
 
 /// A follower's log, as its Fetch tells of it.
-struct Fetched {
+struct Fetched<O> {
+    lease: Arc<Lease<O>>,
     follower: Arc<Follower>,
     end_offset: i64,
     start_offset: i64,
     leader_end_offset: i64,
 }
 
-impl Fetched {
+impl<O> Fetched<O> {
     /// None if Python has to hear of it: it is not in sync, its log begins elsewhere than before, or parts from the
     /// leader's.
-    fn of<O>(lease: &Lease<O>, broker: i32, asked: &Asked) -> Option<Self> {
+    fn of(lease: &Arc<Lease<O>>, broker: i32, asked: &Asked) -> Option<Self> {
         let follower = lease.follower(broker)?;
         let leader_end_offset = lease.log.end_offset();
         if follower.known().start_offset != asked.log_start_offset {
@@ -63,6 +64,7 @@ impl Fetched {
             }
         }
         Some(Self {
+            lease: Arc::clone(lease),
             follower: Arc::clone(follower),
             end_offset: asked.offset,
             start_offset: asked.log_start_offset,
@@ -78,8 +80,12 @@ impl Fetched {
 }
 
 impl<O> Direct<O> {
-    /// A follower has fetched what a lease is for: the high watermark may move.
-    fn followed<T>(&self, hubs: &Hubs<T>, turn: &mut Turn<O>, lease: &Arc<Lease<O>>) {
+    /// A follower has fetched what a lease is for. Only if it has more than is committed, the high watermark may move.
+    fn followed<T>(&self, hubs: &Hubs<T>, turn: &mut Turn<O>, one: &Fetched<O>) {
+        let lease = &one.lease;
+        if one.end_offset <= lease.log.high_watermark() {
+            return;
+        }
         match lease.raise() {
             Some(true) => self.advanced(hubs, lease),
             Some(false) => {}
@@ -129,16 +135,15 @@ impl<O> Direct<O> {
         }
         // So that nothing below drops the last reference to a lease under the session's lock.
         let mut held: Vec<Arc<Lease<O>>> = Vec::new();
-        let served = self.serve_in(hubs, &session, (body, request), asking, &mut held);
-        if served.is_some() && asking.follower.is_some() {
-            // Others who wait are looked at under no session's lock.
-            held.iter()
-                .for_each(|lease| self.followed(hubs, turn, lease));
-        }
-        served
+        let followed = self.serve_in(hubs, &session, (body, request), asking, &mut held)?;
+        // Others who wait are looked at under no session's lock.
+        followed
+            .iter()
+            .for_each(|one| self.followed(hubs, turn, one));
+        Some(())
     }
 
-    /// The same with the leases that it takes, in `held`.
+    /// The same with the leases that it takes, in `held`. Returns what a follower said.
     fn serve_in<T>(
         &self,
         hubs: &Hubs<T>,
@@ -146,7 +151,7 @@ impl<O> Direct<O> {
         (body, request): (&[u8], &FetchRequest),
         asking: &Asking,
         held: &mut Vec<Arc<Lease<O>>>,
-    ) -> Option<()> {
+    ) -> Option<Vec<Fetched<O>>> {
         let mut state = session.lock();
         if !state.awaits(request.session_epoch) || session.reader != asking.reader {
             return None;
@@ -193,7 +198,7 @@ impl<O> Direct<O> {
         if !served {
             (state.epoch, state.entries) = before;
         }
-        served.then_some(())
+        served.then_some(fetched)
     }
 
     /// Lets a request wait, of which too little was found. False if it may not.

@@ -410,4 +410,11 @@ MUTANTS = (
         "        change()",
         cargo=("direct::tests::model::who_begins_to_wait_sees_what_is_moved_or_is_told",),
     ),
+    Mutant(
+        "leases.tell-of-every-fetch",
+        "rust/direct/sessions.rs",
+        "if one.end_offset <= lease.log.high_watermark() {",
+        "if false {",
+        cargo=("direct::tests::followers::nobody_is_told_of_what_is_committed_already",),
+    ),
 )

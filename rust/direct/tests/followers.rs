@@ -292,6 +292,20 @@ fn who_waits_in_python_is_told_there() {
 }
 
 #[test]
+fn nobody_is_told_of_what_is_committed_already() {
+    let mut led = Led::new();
+    let _producer = led.produce();
+    led.other_has(1);
+    assert_eq!(led.fetch(1), Some(vec![]));
+    assert_eq!(led.rig.log.high_watermark(), 1);
+    led.lease.watch(true);
+    let python_had = led.python_had();
+    assert_eq!(led.fetch(1), Some(vec![(1, 0)]));
+    assert_eq!(led.fetch(1), Some(vec![]));
+    assert_eq!(led.python_had(), python_had);
+}
+
+#[test]
 fn without_others_in_sync_the_high_watermark_is_for_python_to_move() {
     let mut led = Led::new();
     drop(led.produce());
