@@ -163,8 +163,10 @@ class Replica:
     def raise_in_hub(self) -> None:
         """Moves the high watermark as a lease does after a Fetch of a follower, which knows nothing of the disk."""
         if self.in_sync is not None:
-            end, _ = Follower.end_of_all(tuple(self.in_sync.followers.values()))
-            self.high_watermark = max(self.high_watermark, min(self.end, end))
+            end, has_members = Follower.end_of_all(tuple(self.in_sync.followers.values()))
+            before, self.high_watermark = self.high_watermark, max(self.high_watermark, min(self.end, end))
+            if self.high_watermark > before and not has_members:
+                self.vouched = max(self.vouched, self.high_watermark)
 
     def _waits(self) -> bool:
         is_news = self.alone_from is None

@@ -119,8 +119,9 @@ def test_the_hub_hands_on_who_is_not_in_sync() -> None:
     """Without the rule a Fetch of such a follower moves the high watermark of a leader that is left alone, whatever the
     disk has.
     """
-    with pytest.raises(AssertionError, match="seed"):
-        run(1, 3000, power=True, hands_on=False)
+    with pytest.raises(AssertionError, match="alone vouched"):
+        # One run of several hundred shows it: the first that does is soon after these.
+        run(600, 3000, power=True, hands_on=False)
 
 
 def test_a_follower_joins_with_all_of_the_older_epochs() -> None:
