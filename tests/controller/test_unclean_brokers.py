@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from ottla.coordination import znodes
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, PartitionState
 from ottla.errors import EligibleLeadersNotAvailable, StaleControllerEpoch
 from ottla.kafka import NO_LEADER, PartitionKey, TopicPartition
+from ottla.replication.questions import ANY_EPOCH
 from tests.controller.conftest import TestCluster
 from tests.controller.fakes import FakeBroker
 from tests.support.trees import state_of
@@ -31,18 +32,23 @@ class Stand:
     def __init__(self, cluster: TestCluster) -> None:
         self.cluster = cluster
         self.ends: dict[int, Any] = {}
+        #: Where epochs end, by broker and epoch.
+        self.epochs: dict[tuple[int, int], Any] = {}
 
     async def begin(self, **options: Any) -> None:
         self.zero, self.one, self.two = [await self.cluster.broker(number, ottla="1") for number in range(3)]
-        self.controller: Controller = self.cluster.controller(self.zero, ends_at=self.ends_at, **options)
+        self.controller: Controller = self.cluster.controller(self.zero, epoch_ends=self.epoch_ends, **options)
         await self.zero.until(lambda: self.zero.live_brokers() == [0, 1, 2])
         await create_topic(self.cluster.admin, NewTopic("t", assignment={0: (1, 2)}))
         await self.one.until(lambda: 0 in self.one.roles("t"))
 
-    async def ends_at(self, broker: int, keys: Collection[PartitionKey]) -> Mapping[PartitionKey, Any]:
+    async def epoch_ends(self, broker: int, epochs: Mapping[PartitionKey, int]) -> Mapping[PartitionKey, Any]:
         if broker not in self.ends:
             raise OSError("nobody is there")
-        return dict.fromkeys(keys, self.ends[broker])
+        return {
+            key: self.ends[broker] if epoch == ANY_EPOCH else self.epochs[broker, epoch]
+            for key, epoch in epochs.items()
+        }
 
     async def state(self) -> tuple[int, tuple[int, ...]]:
         state = await state_of(self.cluster.admin, "t")
@@ -57,7 +63,7 @@ class Stand:
 
     async def controls_again(self) -> None:
         await self.cluster.restart_dead(self.zero)
-        self.controller = self.cluster.controller(self.zero, ends_at=self.ends_at)
+        self.controller = self.cluster.controller(self.zero, epoch_ends=self.epoch_ends)
         await self.zero.until(lambda: 0 in self.zero.metadata("t"))
 
     async def returns(self, broker: FakeBroker, *, refuses: bool = False) -> None:
@@ -221,6 +227,25 @@ async def test_who_has_more_leads_by_order(stand: Stand, caplog: pytest.LogCaptu
     assert (state.leader, state.isr, state.extra) == (2, (2,), {})
     assert "t-0: broker 2 leads and was not in sync: what only brokers 1 had is lost" in caplog.text
     assert stand.controller.unclean_elections_total == 1
+
+
+async def test_a_newer_epoch_leads_by_order_only_with_what_was_in_sync(
+    stand: Stand, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Broker 2 ends in an epoch of which nothing was committed, and parts from broker 1's log before its end."""
+    await last_in_sync(stand)
+    stand.ends, stand.epochs = {1: (4, 20), 2: (6, 30)}, {(2, 4): (4, 19)}
+    assert await stand.controller.elect_leaders([T], unclean=True) == {T: 1}
+    assert (
+        "t-0: broker 2 ends in leader epoch 6 at offset 30, but does not have the last record of those that were in "
+        "sync; its log does not count" in caplog.text
+    )
+
+
+async def test_a_newer_epoch_that_goes_on_leads_by_order(stand: Stand) -> None:
+    await last_in_sync(stand)
+    stand.ends, stand.epochs = {1: (4, 20), 2: (6, 30)}, {(2, 4): (4, 20)}
+    assert await stand.controller.elect_leaders([T], unclean=True) == {T: 2}
 
 
 async def test_those_that_say_nothing_can_be_ordered_too(stand: Stand) -> None:

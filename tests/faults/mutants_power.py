@@ -5,6 +5,7 @@ from tests.faults.mutants import Mutant
 _BOOTS, _BOOTS_TEST = "python/ottla/replication/boots.py", "tests/replication/test_boots.py"
 _START, _START_TEST = "python/ottla/replication/unclean_start.py", "tests/replication/test_unclean_start.py"
 _REPLICAS = "python/ottla/replication/replicas.py"
+_LOG_ENDS = "python/ottla/controller/log_ends.py"
 _CONTROLLER, _CONTROLLER_TEST = (
     "python/ottla/controller/partition_states.py",
     "tests/controller/test_unclean_brokers.py",
@@ -148,6 +149,30 @@ MUTANTS = (
         "unclean=name.topic in unclean and not cluster.suspected(name),",
         "unclean=name.topic in unclean,",
         pytest=(f"{_CONTROLLER_TEST}::test_where_unclean_elections_are_allowed_the_last_in_sync_is_waited_for",),
+    ),
+    Mutant(
+        "power.a-newer-epoch-has-more",
+        _LOG_ENDS,
+        "broker not in asked or _goes_on(common.get(broker), best)",
+        "True",
+        pytest=(
+            f"{_CONTROLLER_TEST}::test_a_newer_epoch_leads_by_order_only_with_what_was_in_sync",
+            "tests/replication/test_cluster_model.py::test_a_newer_epoch_says_nothing_of_what_was_committed",
+        ),
+    ),
+    Mutant(
+        "power.to-know-the-epoch-is-enough",
+        _LOG_ENDS,
+        "known.epoch == best.epoch and known.offset >= best.offset",
+        "known.epoch == best.epoch",
+        pytest=(f"{_CONTROLLER_TEST}::test_a_newer_epoch_leads_by_order_only_with_what_was_in_sync",),
+    ),
+    Mutant(
+        "power.a-newer-epoch-never-counts",
+        _LOG_ENDS,
+        "broker not in asked or _goes_on(common.get(broker), best)",
+        "broker not in asked",
+        pytest=(f"{_CONTROLLER_TEST}::test_a_newer_epoch_that_goes_on_leads_by_order",),
     ),
     Mutant(
         "power.an-order-without-a-mark",

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ottla._core import Follower
-from ottla.controller import decisions, model
+from ottla.controller import decisions, log_ends, model
 from ottla.controller.model import Partition
 from ottla.controller.registration import is_lost
 from ottla.coordination import znodes
@@ -194,8 +194,8 @@ class Registered:
 
 class Cluster:
     """`forgets_followers`, `waits_for_epoch_start`, `suspects`, `waits_for_disk`, `believes_the_right_answers`,
-    `leads_anew`, `renews`, `waits_for_all` and `hands_on` are rules that tests switch off, to see that they matter.
-    Without `power`, no machine loses it; with `disks` it loses its disk instead.
+    `leads_anew`, `renews`, `waits_for_all`, `hands_on` and `asks_who_goes_on` are rules that tests switch off, to see
+    that they matter. Without `power`, no machine loses it; with `disks` it loses its disk instead.
     """
 
     def __init__(
@@ -211,6 +211,7 @@ class Cluster:
         renews: bool = True,
         waits_for_all: bool = True,
         hands_on: bool = True,
+        asks_who_goes_on: bool = True,
         power: bool = False,
         disks: bool = False,
         expiries: float = 0.1,
@@ -250,6 +251,7 @@ class Cluster:
         self._suspects = suspects
         self._waits_for_all = waits_for_all
         self._hands_on = hands_on
+        self._asks_who_goes_on = asks_who_goes_on
         #: Fetches that the hub has served.
         self.served = 0
         self._power = power or disks
@@ -454,6 +456,7 @@ class Cluster:
         for replica in self.replicas.values():
             if not replica.is_alive:
                 replica.restart(self.rng)
+                self.register(replica)  # the registration of its former life is not its own
             if replica.id not in self.registered:
                 self.ask(replica)
                 self.register(replica)
@@ -538,15 +541,17 @@ class Cluster:
 
     def order(self) -> None:
         """An operator has somebody lead where the last one in sync lost its power."""
-        if (
-            not self.has_controller
-            or self.leader != NO_LEADER
-            or not all(each.is_alive for each in self.replicas.values())
-        ):
+        are_alive = all(each.is_alive for each in self.replicas.values())
+        if not self.has_controller or self.leader != NO_LEADER or not are_alive:
             return
         if any(not self.replicas[each].is_suspected for each in self.isr) or len(self.isr) > 1:
             return
-        leader = max(self.replicas.values(), key=lambda each: each.end_of_all)
+        ends = {each.id: each.end_of_all for each in self.replicas.values()}
+        if self._asks_who_goes_on:
+            asked = log_ends.doubts(self.isr, ends)
+            common = {each: EpochEnd(*self.replicas[each].end_of(epoch)) for each, epoch in asked.items()}
+            ends = log_ends.counting(self.isr, ends, common)
+        leader = self.replicas[max(ends, key=lambda broker: ends[broker])]
         if leader.start:
             leader.start.forget(T)
         self.failed.discard(leader.id)
@@ -756,8 +761,8 @@ class Cluster:
 
     def _lose_power(self, replicas: list[Replica]) -> None:
         lost = [replica for replica in replicas if replica.is_alive]
+        self.power_losses += len(lost)
         for replica in lost:
-            self.power_losses += 1
             if self._disks and self.rng.random() < 0.5:
                 # Of those that die together some have their disks still.
                 replica.is_alive = False

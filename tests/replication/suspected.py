@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.kafka import PartitionKey
-from ottla.replication.questions import EpochEnd
+from ottla.replication.questions import ANY_EPOCH, EpochEnd
 
 if TYPE_CHECKING:
     from tests.replication.cluster_model import Replica
@@ -23,5 +23,6 @@ class Around:
     def is_offline(self, key: PartitionKey) -> bool:
         return False
 
-    def end_of(self, key: PartitionKey) -> EpochEnd:
+    def end_of(self, key: PartitionKey, epoch: int = ANY_EPOCH) -> EpochEnd:
+        assert epoch == ANY_EPOCH
         return self._replica.end_of_all

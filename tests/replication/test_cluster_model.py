@@ -124,6 +124,15 @@ def test_the_hub_hands_on_who_is_not_in_sync() -> None:
         run(600, 3000, power=True, hands_on=False)
 
 
+def test_a_newer_epoch_says_nothing_of_what_was_committed() -> None:
+    """Without the rule an operator has one led that was not in sync, ends in a newer epoch, and has other records than
+    the last one in sync has committed.
+    """
+    assert run(292, 1, power=True)[0].orders > 0
+    with pytest.raises(AssertionError, match="replica 2 had 0, and did not lead"):
+        run(292, 1, power=True, asks_who_goes_on=False)
+
+
 def test_a_follower_joins_with_all_of_the_older_epochs() -> None:
     """Without this rule (KAFKA-7128) the model loses what was committed: so it would notice."""
     with pytest.raises(AssertionError, match="seed"):

@@ -10,7 +10,7 @@ from ottla.coordination.tree import ConnectionLoss, Node, check_path
 from ottla.coordination.znodes import TopicAssignment
 from ottla.errors import KafkaError
 from ottla.kafka import NO_LEADER, PartitionKey
-from ottla.replication.questions import EpochEnd
+from ottla.replication.questions import ANY_EPOCH, EpochEnd
 from ottla.replication.roles import PartitionState
 from ottla.replication.unclean_start import Known, UncleanStart
 
@@ -43,7 +43,7 @@ class Around:
     def is_offline(self, key: PartitionKey) -> bool:
         return ME not in self.ends
 
-    def end_of(self, key: PartitionKey) -> EpochEnd | None:
+    def end_of(self, key: PartitionKey, epoch: int = ANY_EPOCH) -> EpochEnd | None:
         return cast("EpochEnd | None", self.ends.get(ME))
 
     async def ends_at(

@@ -227,7 +227,7 @@ def controller(broker: Unfinished) -> Controller:
         balance=Balance.of(config),
         session_s=session_s(config, is_alone=broker.is_alone),
         doubt=broker.metadata.doubt,
-        ends_at=broker.surroundings.ends_at,
+        epoch_ends=broker.surroundings.epoch_ends,
         named=broker.surroundings.named,
         connect=dialer.open,
         greet=dialer.greet,

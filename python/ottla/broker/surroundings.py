@@ -13,8 +13,8 @@ from ottla.coordination import znodes
 from ottla.coordination.tree import ConnectionLoss, NoNode, SessionExpired
 from ottla.coordination.znodes import Endpoint
 from ottla.kafka import NO_EPOCH, PartitionKey
-from ottla.replication.questions import EpochEnd, Questions
-from ottla.replication.unclean_start import ANY_EPOCH, Known, end_of
+from ottla.replication.questions import ANY_EPOCH, EpochEnd, Questions
+from ottla.replication.unclean_start import Known, end_of
 from ottla.wire.k43_elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 
 if TYPE_CHECKING:
@@ -74,14 +74,26 @@ class Surroundings:
     def is_offline(self, key: PartitionKey) -> bool:
         return key in self._logs.failures
 
-    def end_of(self, key: PartitionKey) -> EpochEnd | None:
+    def end_of(self, key: PartitionKey, epoch: int = ANY_EPOCH) -> EpochEnd | None:
         log = self._logs.logs.get(key)
-        return None if log is None else end_of(log.leader_epochs, log.end_offset)
+        if log is None:
+            return None
+        if epoch == ANY_EPOCH:
+            return end_of(log.leader_epochs, log.end_offset)
+        return EpochEnd(*log.epoch_end_offset(epoch))
 
     async def ends_at(
         self, broker: int, keys: Collection[PartitionKey]
     ) -> Mapping[PartitionKey, EpochEnd | KafkaError]:
-        return await self._questions.epoch_ends(broker, dict.fromkeys(keys, (NO_EPOCH, ANY_EPOCH)))
+        return await self.epoch_ends(broker, dict.fromkeys(keys, ANY_EPOCH))
+
+    async def epoch_ends(
+        self, broker: int, epochs: Mapping[PartitionKey, int]
+    ) -> Mapping[PartitionKey, EpochEnd | KafkaError]:
+        """Where leader epochs end in another broker's logs of partitions that nobody leads. Raises OSError,
+        ProtocolError.
+        """
+        return await self._questions.epoch_ends(broker, {key: (NO_EPOCH, epoch) for key, epoch in epochs.items()})
 
     def ask_again(self) -> None:
         self._failing_directories.ask_again()

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from ottla.controller import orders, timings
+from ottla.controller import log_ends, orders, timings
 from ottla.controller.balance import Balance
 from ottla.controller.channel import TIMEOUT_MS, Connect
 from ottla.controller.decisions import IsrChange, Reassigned
@@ -94,7 +94,7 @@ class Controller:
         balance: Balance | None = None,
         session_s: float | None = None,
         doubt: Callable[[int, bool], None] = lambda broker, is_doubted: None,
-        ends_at: orders.EndsAt | None = None,
+        epoch_ends: log_ends.EpochEnds | None = None,
         named: Callable[[], Iterable[tuple[Broker, float | None]]] = tuple,
         greet: Greet | None = None,
     ) -> None:
@@ -109,7 +109,7 @@ class Controller:
         gone are not waited for (`watch_neighbours`), but for an election of replicas that are not in sync. `doubt` is
         told of a broker that may be gone, before that is proved, and when it is not.
 
-        `ends_at` asks a broker where its logs end, for elections of replicas that are not in sync. `named` are the
+        `epoch_ends` asks a broker where its logs end, for elections of replicas that are not in sync. `named` are the
         brokers that clients are told of here, with the time until when if they are away. `greet` says on a connection
         to another broker who this is.
         """
@@ -117,7 +117,7 @@ class Controller:
         self._broker_id = broker_id
         self._registration = registration
         self._balance = balance
-        self._ends_at = ends_at
+        self._epoch_ends = epoch_ends
         self._named = named
         self._unclean = Unclean(unclean_election_default)
         self._neighbours = Neighbours(tree, broker_id, listener, self._is_gone, doubt, greet)
@@ -229,11 +229,11 @@ class Controller:
         Raises NotController.
         """
         term = self._active()
-        ends: orders.Ends = {}
+        ends = log_ends.NO_ENDS
         if unclean:
             names = list(names)
             # Before the events that came earlier: others do not wait for the answers.
-            ends = await orders.ends_of(term.cluster, names, self._ends_at)
+            ends = await log_ends.ends_of(term.cluster, names, self._epoch_ends)
             term = self._active()
         return await self._order(ElectLeaders(lambda: orders.elect_leaders(term, names, unclean=unclean, ends=ends)))
 

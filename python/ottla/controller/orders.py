@@ -5,16 +5,12 @@ KIP-460 do) through a node in the tree that is removed when it is done. Moves to
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from types import MappingProxyType
-from typing import Any, TypeAlias
-
-import trio
+from collections.abc import Iterable, Mapping
 
 from ottla.controller import decisions
 from ottla.controller.asked import NO_PARTITION, Reasons, asked_in
 from ottla.controller.events import PreferredElection
-from ottla.controller.model import Cluster
+from ottla.controller.log_ends import NO_ENDS, Ends
 from ottla.controller.term import Term
 from ottla.coordination import znodes
 from ottla.coordination.znodes import MalformedNode, PartitionState
@@ -24,54 +20,13 @@ from ottla.errors import (
     InvalidTopic,
     KafkaError,
     PreferredLeaderNotAvailable,
-    ProtocolError,
     UnknownTopicOrPartition,
 )
-from ottla.kafka import NO_LEADER, PartitionKey, TopicPartition
+from ottla.kafka import NO_LEADER, TopicPartition
+from ottla.replication.questions import EpochEnd
 from ottla.slices import in_slices
 
 logger = logging.getLogger(__name__)
-
-#: How long an unclean election waits for brokers to say where their logs end.
-ENDS_S = 3.0
-
-#: By partition, where the log of each of its brokers ends that says so: the leader epoch of its last record, and its
-#: end offset.
-Ends: TypeAlias = Mapping[TopicPartition, Mapping[int, tuple[int, int]]]
-NO_ENDS: Ends = MappingProxyType({})
-
-#: Asks a broker where its logs of partitions end that have no leader: by partition a pair as in `Ends`, or an error.
-#: Raises OSError, ProtocolError.
-EndsAt: TypeAlias = Callable[[int, Collection[PartitionKey]], Awaitable[Mapping[PartitionKey, Any]]]
-
-
-async def ends_of(cluster: Cluster, names: Iterable[TopicPartition], ends_at: EndsAt | None) -> Ends:
-    """Where the logs end of those partitions that nobody leads. Kafka's brokers do not say it."""
-    asked: dict[int, list[PartitionKey]] = {}
-    async for name in in_slices(names):
-        partition = cluster.get(name)
-        if partition is not None and partition.state is not None and partition.state.leader not in cluster.brokers:
-            for broker in partition.replicas:
-                if broker in cluster.brokers:
-                    asked.setdefault(broker, []).append(name)
-    found: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
-
-    async def ask(broker: int, keys: list[PartitionKey], ends_at: EndsAt) -> None:
-        with trio.move_on_after(ENDS_S):
-            try:
-                answers = await ends_at(broker, keys)
-            except (OSError, ProtocolError) as error:
-                logger.info("broker %d does not say where its logs end: %s", broker, error)
-                return
-            for key, end in answers.items():
-                if not isinstance(end, KafkaError) and end[1] >= 0:
-                    found.setdefault(TopicPartition(*key), {})[broker] = tuple(end)
-
-    if ends_at is not None:
-        async with trio.open_nursery() as nursery:
-            for broker, keys in asked.items():
-                nursery.start_soon(ask, broker, keys, ends_at)
-    return found
 
 
 async def elect_leaders(
@@ -97,7 +52,7 @@ async def elect_leaders(
 
 
 def _elect(
-    term: Term, name: TopicPartition, ends: Mapping[int, tuple[int, int]], *, unclean: bool
+    term: Term, name: TopicPartition, ends: Mapping[int, EpochEnd], *, unclean: bool
 ) -> PartitionState | KafkaError:
     partition = term.cluster.get(name)
     if partition is None or partition.state is None:
@@ -118,8 +73,8 @@ def _elect(
                 "lost, and they have %s",
                 name,
                 state.leader,
-                ends.get(state.leader, "that it did not say"),
-                {broker: end for broker, end in ends.items() if broker != state.leader},
+                tuple(ends[state.leader]) if state.leader in ends else "that it did not say",
+                {broker: tuple(end) for broker, end in ends.items() if broker != state.leader},
             )
     else:
         if leader == partition.replicas[0]:

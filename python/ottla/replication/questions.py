@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ottla.coordination.znodes import INT32_MAX
 from ottla.errors import KafkaError, RemoteProtocolError, error
 from ottla.kafka import EARLIEST, LATEST, PartitionKey
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 #: In one request: so that neither side's loop stands still for it.
 ROWS_MAX = 1000
+#: The epoch that is asked for to hear where a log ends that nobody leads.
+ANY_EPOCH = INT32_MAX
 
 
 class LogRange(NamedTuple):

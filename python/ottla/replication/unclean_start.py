@@ -47,7 +47,7 @@ from ottla.errors import KafkaError, ProtocolError, counted
 from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
 from ottla.logging_setup import of_partition
 from ottla.net.guard import failed
-from ottla.replication.questions import EpochEnd
+from ottla.replication.questions import ANY_EPOCH, EpochEnd
 from ottla.replication.roles import PartitionState
 from ottla.slices import Slices
 
@@ -63,8 +63,6 @@ ASK_AGAIN_S: Final = 5.0
 NOT_ELECTED_S: Final = 3.0
 #: How long a look into the tree may hold up a request of the controller.
 TREE_S: Final = 3.0
-#: The epoch that is asked for to hear where a log ends that has no leader.
-ANY_EPOCH: Final = znodes.INT32_MAX
 #: Where a log ends that is not there.
 NOTHING: Final = EpochEnd(NO_EPOCH, 0)
 
@@ -110,8 +108,10 @@ class Cluster(Protocol):
     def is_offline(self, key: PartitionKey) -> bool:
         """True if this broker's log of a partition cannot be used."""
 
-    def end_of(self, key: PartitionKey) -> EpochEnd | None:
-        """Where this broker's log of a partition ends; None if it is not here."""
+    def end_of(self, key: PartitionKey, epoch: int = ANY_EPOCH) -> EpochEnd | None:
+        """Where a leader epoch, or all of them, ends in this broker's log of a partition; None if the log is not here.
+        Raises KafkaError.
+        """
 
     async def ends_at(
         self, broker: int, keys: Collection[PartitionKey]
@@ -191,15 +191,15 @@ class UncleanStart:
         suspect = self.suspects.get(key)
         return suspect is not None and suspect.is_without_log
 
-    def end_of(self, key: PartitionKey) -> EpochEnd | None:
-        """Where this broker's log of a partition ends, whether it leads or not; None if the log cannot be used, or is
-        not here and has not been.
+    def end_of(self, key: PartitionKey, epoch: int = ANY_EPOCH) -> EpochEnd | None:
+        """Where a leader epoch, or all of them, ends in this broker's log of a partition, whether it leads or not; None
+        if the log cannot be used, or is not here and has not been. Raises KafkaError.
 
         Also of a replica that was stopped: Kafka's controller does that to those that were refused.
         """
         if self._cluster.is_offline(key):
             return None
-        end = self._cluster.end_of(key)
+        end = self._cluster.end_of(key, epoch)
         return NOTHING if end is None and self.is_without_log(key) else end
 
     # --- at the start ---

@@ -47,12 +47,13 @@ async def test_what_leases_allow_does_not_come_to_the_loop(tmp_path: Path, monke
         asked, turns = one.asked, one.broker.server.hub.turns_total
 
         def talk() -> list[bytes]:
-            for offset in range(1, 9):
+            for offset in range(1, 41):
                 assert produce(clients[offset % 4], "t", b"%d" % offset) == (0, offset)
             return values(clients[0].fetch("t"))
 
-        assert await trio.to_thread.run_sync(talk) == [b"%d" % offset for offset in range(9)]
-        assert one.asked == asked
+        assert await trio.to_thread.run_sync(talk) == [b"%d" % offset for offset in range(41)]
+        # A log that is taken, or whose disk is slow at the moment, is not waited for: Python does.
+        assert one.asked - asked <= 10
         assert one.broker.server.hub.turns_total > turns
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from ottla.errors import MayHaveLost, NotLeaderOrFollower, StorageError
 from ottla.kafka import CONSUMER, NO_EPOCH
-from ottla.replication.unclean_start import ANY_EPOCH, Suspect
+from ottla.replication.questions import ANY_EPOCH
+from ottla.replication.unclean_start import Suspect
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k23_offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,
@@ -49,7 +50,9 @@ async def test_a_suspected_replica_is_refused_and_says_where_its_log_ends(tmp_pa
         assert await end(OTHER) == (0, 1, 1)
         # To others it is a replica that does not lead.
         assert await end(CONSUMER) == (NotLeaderOrFollower.code, -1, -1)
-        assert await end(OTHER, 1) == (NotLeaderOrFollower.code, -1, -1)
+        assert await end(CONSUMER, 1) == (NotLeaderOrFollower.code, -1, -1)
+        # Other replicas may ask for an epoch.
+        assert [await end(OTHER, epoch) for epoch in (0, 1, 2)] == [(0, 0, 0), (0, 1, 1), (0, -1, -1)]
         assert broker._describe().is_unclean
         broker.unclean_start.forget(T)
         assert await told(3, [broker.id, OTHER]) == 0

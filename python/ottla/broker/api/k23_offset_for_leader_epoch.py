@@ -4,9 +4,10 @@
 The answer names the largest epoch not above the one asked for, and its end offset; (-1, -1) for an epoch from the
 future.
 
-Brokers of ours that have no leader for a partition ask each other where their logs end
-(`ottla.replication.unclean_start`): for the largest epoch there can be, without naming the one that they know. Kafka's
-followers never do. The answer is the epoch of the last record and the log's end, whether this broker leads or not.
+Brokers of ours that have no leader for a partition ask each other where their logs, or epochs of them, end
+(`ottla.replication.unclean_start`, `ottla.controller.log_ends`): without naming the epoch that they know, which Kafka's
+followers never do. The answer is that of this broker's log, whether it leads or not. For the largest epoch there can be
+it is the epoch of the last record and the log's end.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla.broker.call import count_of
 from ottla.errors import KafkaError, TopicAuthorizationFailed
 from ottla.kafka import NO_EPOCH, PartitionKey
-from ottla.replication.unclean_start import ANY_EPOCH
 from ottla.wire.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -62,19 +62,19 @@ def _answer(call: OffsetForLeaderEpoch, rooms: LogRooms, asked: OffsetForLeaderE
             continue
         partition = rooms.replicas.partitions.get((name, index))
         end = None
-        if asked.replica_id >= 0 and (wanted.current_leader_epoch, wanted.leader_epoch) == (NO_EPOCH, ANY_EPOCH):
-            end = rooms.unclean_start.end_of((name, index))
-        if end is not None:
-            row.leader_epoch, row.end_offset = end
-        elif partition is None:
-            row.error_code = rooms.metadata.error_where_absent(name, index)
-        elif error := partition.leader_error(wanted.current_leader_epoch):
-            row.error_code = error
-        else:
-            try:
+        try:
+            if asked.replica_id >= 0 and wanted.current_leader_epoch == NO_EPOCH:
+                end = rooms.unclean_start.end_of((name, index), wanted.leader_epoch)
+            if end is not None:
+                row.leader_epoch, row.end_offset = end
+            elif partition is None:
+                row.error_code = rooms.metadata.error_where_absent(name, index)
+            elif error := partition.leader_error(wanted.current_leader_epoch):
+                row.error_code = error
+            else:
                 row.leader_epoch, row.end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
-            except KafkaError as refused:
-                row.error_code = refused.code
+        except KafkaError as refused:
+            row.error_code = refused.code
         topics.setdefault(name, OffsetForLeaderTopicResult(name=name)).partitions.append(row)
     response = OffsetForLeaderEpochResponse(topics=list(topics.values()))
     call.leave([named, topics])
