@@ -9,6 +9,7 @@ from tests.compat import raw
 from tests.peers.ottla import Broker, Brokers
 from tests.support import hostile
 from tests.support.client import connect
+from tests.support.waiting import eventually
 
 DESCRIPTORS = 256
 #: Half of them, less a quarter of that.
@@ -19,8 +20,9 @@ IDLE = 150
 def make_short(broker: Broker) -> None:
     resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     with connect(broker) as client:
-        # With the settings of connections the bound is looked up again.
+        # With the settings of connections the bound is looked up again, some time after the answer.
         client.alter_broker(str(broker.id), {"max.connections": "100000"})
+        eventually("the setting holds", lambda: "settings changed: max.connections" in broker.output_tail())
 
 
 def ask(one: socket.socket) -> bytes:
