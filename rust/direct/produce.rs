@@ -153,7 +153,8 @@ fn coded<O>(appended: Vec<Appended<O>>) -> Vec<(i16, Appended<O>)> {
 
 pub(super) fn answer_all<O, T>(hubs: &Hubs<T>, appended: &[(i16, Appended<O>)]) {
     // Mostly they are all of one hub.
-    for answers in appended.chunk_by(|(_, one), (_, next)| one.ticket.hub() == next.ticket.hub()) {
+    let number = |one: &Appended<O>| hubs.number_of(one.ticket.connection);
+    for answers in appended.chunk_by(|(_, one), (_, next)| number(one) == number(next)) {
         let Some((_, first)) = answers.first() else {
             continue;
         };

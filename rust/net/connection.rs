@@ -7,6 +7,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::budget::Moves;
+use super::hub::Load;
 use super::input::{Fresh, Input, Next};
 use super::limits::{Limits, RECEIVED_BYTES_MAX, SENT_BYTES_MAX, SMALL_FRAME_BYTES};
 use super::listeners::Origin;
@@ -104,6 +105,10 @@ pub struct Connection {
     pub sent_in_round: (u64, usize),
     /// Of requests whose answers are not sent.
     pub times: Times,
+    /// Its cost, where several threads serve.
+    pub load: Load,
+    /// When its hub looks whether it is idle.
+    pub looked_at_ms: Option<u64>,
 }
 
 /// What one visit read.
@@ -161,7 +166,26 @@ impl Connection {
             slot_bytes: 0,
             sent_in_round: (0, 0),
             times: Times::default(),
+            load: Load::default(),
+            looked_at_ms: None,
         }
+    }
+
+    /// True if it may go to another thread: its client has been let in, and nothing of it is under way.
+    pub fn may_move(&self, limits: &Limits) -> bool {
+        let is_held_back = self.starved || self.deferred || self.muted_until_ms.is_some();
+        let is_ending = self.gone || self.half_closed || self.leaving || self.state != State::Open;
+        let is_queued = self.in_ready || self.in_dirty || self.in_unfinished || self.cold;
+        let is_between_frames = self.input.is_empty() && !self.readable && !self.transport.holds();
+        let is_owed = !self.slots.is_empty() || !self.output.is_empty();
+        !is_held_back
+            && !is_ending
+            && !is_queued
+            && is_between_frames
+            && !is_owed
+            && self.watched
+            && self.session.is_known()
+            && self.may_read(limits)
     }
 
     /// Whether more requests may start, as far as the bounds of this connection go.

@@ -60,6 +60,10 @@ impl Session {
         self.sends_tokens = true;
     }
 
+    pub fn is_known(self) -> bool {
+        self.is_known && !self.sends_tokens
+    }
+
     pub fn sends_tokens(self) -> bool {
         self.sends_tokens
     }
@@ -81,7 +85,7 @@ impl Session {
 
     /// The largest frame that it may send.
     pub fn frame_bytes_max(self, limits: &Limits) -> usize {
-        match self.is_known && !self.sends_tokens {
+        match self.is_known() {
             true => limits.frame_bytes_max,
             false => limits.frame_bytes_max.min(GREETING_BYTES_MAX),
         }

@@ -1,6 +1,7 @@
 //! The open connections of a hub by id. An id is an index, the hub's number and a generation: an event or an answer for
 //! a connection that is gone finds nothing, although its place in the table is used again.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::connection::Connection;
@@ -11,6 +12,14 @@ struct Place {
     generation: u32,
     /// Of the connection that has the place, even while it is taken out.
     origin: Option<Arc<Origin>>,
+    connection: Option<Box<Connection>>,
+    /// The connection is at another hub.
+    is_away: bool,
+}
+
+/// A connection whose home is another hub; without it while it is taken out.
+struct Guest {
+    origin: Arc<Origin>,
     connection: Option<Box<Connection>>,
 }
 
@@ -30,6 +39,8 @@ pub struct Table {
     number: u32,
     places: Vec<Place>,
     free: Vec<u32>,
+    /// By their ids.
+    guests: HashMap<u64, Guest>,
     used: usize,
 }
 
@@ -76,27 +87,75 @@ impl Table {
     }
 
     pub fn get(&mut self, id: u64) -> Option<&mut Connection> {
-        let (index, _) = split(id);
-        let connection = self.places.get_mut(index)?.connection.as_deref_mut()?;
+        let connection = self.slot(id)?.as_deref_mut()?;
         (connection.id == id).then_some(connection)
+    }
+
+    /// Where a connection is, or whichever has its place.
+    fn slot(&mut self, id: u64) -> Option<&mut Option<Box<Connection>>> {
+        if !self.is_home_of(id) {
+            return Some(&mut self.guests.get_mut(&id)?.connection);
+        }
+        let (index, _) = split(id);
+        Some(&mut self.places.get_mut(index)?.connection)
+    }
+
+    fn is_home_of(&self, id: u64) -> bool {
+        id as u32 >> INDEX_BITS == self.number >> INDEX_BITS
     }
 
     /// Takes a connection out, to be `put` back or `remove`d.
     pub fn take(&mut self, id: u64) -> Option<Box<Connection>> {
         self.get(id)?;
-        self.places.get_mut(split(id).0)?.connection.take()
+        self.slot(id)?.take()
     }
 
     pub fn put(&mut self, connection: Box<Connection>) {
-        let (index, _) = split(connection.id);
+        if let Some(slot) = self.slot(connection.id) {
+            *slot = Some(connection);
+        }
+    }
+
+    /// A connection that was taken out goes to another hub. Its place is kept.
+    pub fn leave(&mut self, id: u64) {
+        self.used -= 1;
+        if !self.is_home_of(id) {
+            self.guests.remove(&id);
+        } else if let Some(place) = self.places.get_mut(split(id).0) {
+            place.is_away = true;
+        }
+    }
+
+    /// One that left another hub has come: home, or as a guest. It is then `put`.
+    pub fn welcome(&mut self, id: u64, origin: &Arc<Origin>) {
+        self.used += 1;
+        if !self.is_home_of(id) {
+            let guest = Guest {
+                origin: Arc::clone(origin),
+                connection: None,
+            };
+            self.guests.insert(id, guest);
+        } else if let Some(place) = self.places.get_mut(split(id).0) {
+            place.is_away = false;
+        }
+    }
+
+    /// Frees the place of a connection that ended at another hub.
+    pub fn ended_elsewhere(&mut self, id: u64) {
+        let (index, _) = split(id);
         if let Some(place) = self.places.get_mut(index) {
-            place.connection = Some(connection);
+            (place.is_away, place.origin) = (false, None);
+            self.free.push(index as u32);
         }
     }
 
     /// Frees the place of a connection that was taken out.
     pub fn remove(&mut self, id: u64) {
         self.used -= 1;
+        if !self.is_home_of(id) {
+            self.guests.remove(&id);
+            return;
+        }
         let (index, _) = split(id);
         self.free.push(index as u32);
         if let Some(place) = self.places.get_mut(index) {
@@ -106,8 +165,9 @@ impl Table {
 
     /// All connections that are not taken out.
     pub fn iter(&self) -> impl Iterator<Item = &Connection> {
-        let places = self.places.iter();
-        places.filter_map(|place| place.connection.as_deref())
+        let own = self.places.iter().map(|place| &place.connection);
+        let guests = self.guests.values().map(|guest| &guest.connection);
+        own.chain(guests).filter_map(Option::as_deref)
     }
 
     /// Their ids.
@@ -118,9 +178,12 @@ impl Table {
     /// The ids and origins of those that are taken out.
     pub fn taken_out(&self) -> Vec<(u64, Arc<Origin>)> {
         let places = self.places.iter().enumerate();
-        let taken = places.filter(|(_, place)| place.connection.is_none());
-        taken
-            .filter_map(|(index, place)| Some((self.id(index as u32), place.origin.clone()?)))
+        let taken = places.filter(|(_, place)| place.connection.is_none() && !place.is_away);
+        let own =
+            taken.filter_map(|(index, place)| Some((self.id(index as u32), place.origin.clone()?)));
+        let guests = self.guests.iter();
+        let taken = guests.filter(|(_, guest)| guest.connection.is_none());
+        own.chain(taken.map(|(id, guest)| (*id, Arc::clone(&guest.origin))))
             .collect()
     }
 }

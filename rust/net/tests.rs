@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod memory;
+mod moving;
 mod sessions;
 mod tls;
 mod transports;

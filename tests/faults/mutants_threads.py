@@ -3,6 +3,7 @@
 from tests.faults.mutants import Mutant
 
 _BESIDE = "direct::tests::beside::"
+_MOVING = "net::tests::moving::"
 
 MUTANTS = (
     Mutant(
@@ -116,5 +117,61 @@ MUTANTS = (
         "sum.get_or_insert_with(|| meter.empty()).add(meter);",
         "sum.get_or_insert_with(|| meter.empty());",
         pytest=("tests/broker/connections/test_threads.py::test_all_threads_are_measured_together",),
+    ),
+    Mutant(
+        "threads.who-waits-for-an-answer-moves",
+        "rust/net/connection.rs",
+        "            && !is_owed\n",
+        "",
+        cargo=(f"{_MOVING}nothing_moves_while_something_is_under_way",),
+    ),
+    Mutant(
+        "threads.a-part-of-a-frame-moves",
+        "rust/net/connection.rs",
+        "            && is_between_frames\n",
+        "",
+        cargo=(f"{_MOVING}nothing_moves_while_something_is_under_way",),
+    ),
+    Mutant(
+        "threads.one-on-its-way-is-not-found",
+        "rust/net/hub/hubs.rs",
+        "                hub.welcome_those_who_came();\n                return hub;\n",
+        "                return hub;\n",
+        cargo=(f"{_MOVING}others_find_it_on_its_way",),
+    ),
+    Mutant(
+        "threads.a-listener-forgets-those-on-their-way",
+        "rust/net/hub/hubs.rs",
+        "            hub.welcome_those_who_came();\n            hub.stop_listening(name);\n",
+        "            hub.stop_listening(name);\n",
+        cargo=(f"{_MOVING}a_listener_that_closes_finds_it_on_its_way",),
+    ),
+    Mutant(
+        "threads.who-is-away-dies-at-home",
+        "rust/net/table.rs",
+        "place.connection.is_none() && !place.is_away",
+        "place.connection.is_none()",
+        cargo=(f"{_MOVING}the_death_of_its_home_does_not_hurt_it",),
+    ),
+    Mutant(
+        "threads.the-place-of-a-guest-is-never-free",
+        "rust/net/hub/elsewhere.rs",
+        "            door.ended.lock().push(connection);\n",
+        "            let _ = door;\n",
+        cargo=(f"{_MOVING}its_place_is_kept_while_it_is_away_and_free_when_it_ended",),
+    ),
+    Mutant(
+        "threads.one-that-would-only-change-places-moves",
+        "rust/net/hub/moving.rs",
+        "costs_us <= self.gap_us * 3 / 4",
+        "costs_us <= self.gap_us",
+        cargo=("net::hub::moving::tests::the_one_that_goes_makes_it_more_equal",),
+    ),
+    Mutant(
+        "threads.nobody-moves",
+        "rust/net/hub/turns.rs",
+        "            self.look_at_others(now_us);\n",
+        "            let _ = now_us;\n",
+        pytest=("tests/broker/connections/test_threads.py::test_a_busy_thread_hands_connections_on",),
     ),
 )

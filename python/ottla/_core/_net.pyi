@@ -191,6 +191,9 @@ class Hub:
     # The connections of each thread beside the loop, and how long it has worked in the last second, in microseconds.
     @property
     def threads(self) -> list[tuple[int, int]]: ...
+    # How often a connection went from one thread to another.
+    @property
+    def moved_total(self) -> int: ...
     # How long it has been measured, and for how much of that turns ran.
     @property
     def busy_us(self) -> tuple[int, int]: ...

@@ -112,6 +112,9 @@ impl<T> Hub<T> {
             entry,
         } = arrival;
         let origin = Arc::new(origin);
+        for id in self.joint.elsewhere.ended_of(self.number) {
+            self.connections.ended_elsewhere(id);
+        }
         let id = self.connections.reserve(&origin);
         let mut connection = Box::new(Connection::new(id, transport, origin, self.now_ms));
         connection.is_reserved = entry.is_reserved;
@@ -133,7 +136,7 @@ impl<T> Hub<T> {
         if let Some(greeting_ms) = entry.greeting_ms {
             connection.session = Session::unknown(self.now_ms + greeting_ms);
         }
-        self.watch_idleness(&connection);
+        self.watch_idleness(&mut connection);
         // What came behind a handshake is here already.
         let holds = connection.transport.holds();
         self.connections.put(connection);
@@ -174,10 +177,13 @@ impl<T> Hub<T> {
             && deadline <= self.now_ms
         {
             self.deadlines.pop();
-            let Some(connection) = self.connections.take(id) else {
+            let Some(mut connection) = self.connections.take(id) else {
                 continue;
             };
-            if connection.session.is_late(self.now_ms) {
+            if connection.looked_at_ms != Some(deadline) {
+                // Of another stay here.
+                self.connections.put(connection);
+            } else if connection.session.is_late(self.now_ms) {
                 let reason = "the client did not say in time who it is";
                 self.end(connection, Some(reason.to_owned()));
             } else if self
@@ -186,7 +192,7 @@ impl<T> Hub<T> {
             {
                 self.end(connection, None);
             } else {
-                self.watch_idleness(&connection);
+                self.watch_idleness(&mut connection);
                 self.connections.put(connection);
             }
         }
@@ -204,9 +210,10 @@ impl<T> Hub<T> {
     }
 
     /// Looks at a connection again when it can be idle for too long, or has had its time to say who it is.
-    fn watch_idleness(&mut self, connection: &Connection) {
+    pub(super) fn watch_idleness(&mut self, connection: &mut Connection) {
         let at = [connection.session.late_at(), self.idle_at(connection)];
-        if let Some(at_ms) = at.into_iter().flatten().min() {
+        connection.looked_at_ms = at.into_iter().flatten().min();
+        if let Some(at_ms) = connection.looked_at_ms {
             self.deadlines.push(Reverse((at_ms, connection.id)));
         }
     }

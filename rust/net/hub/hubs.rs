@@ -1,7 +1,7 @@
 //! All hubs of a broker: the loop's, which accepts, and one for each further thread that serves.
 //!
-//! A connection belongs to one hub for its life, and its id says to which ([`Hubs::of`]). A thread that answers a
-//! request takes the lock of that hub for a moment.
+//! The id of a connection names a hub, and few connections are at another ([`moving`]). A thread that answers a request
+//! takes the lock of the hub that has the connection for a moment ([`Hubs::of`]).
 
 use parking_lot::MutexGuard;
 
@@ -78,9 +78,40 @@ impl<T> Hubs<T> {
 
     /// The hub of a connection, locked.
     pub fn of(&self, connection: u64) -> MutexGuard<'_, Hub<T>> {
-        let other = hub_of(connection).checked_sub(1);
-        let hub = other.and_then(|place| self.others.get(place));
-        hub.unwrap_or(&self.loops).lock()
+        loop {
+            let number = self.number_of(connection);
+            let other = number.checked_sub(1);
+            let hub = other.and_then(|place| self.others.get(place));
+            let mut hub = hub.unwrap_or(&self.loops).lock();
+            // It may have gone on before the lock was taken, and cannot any more.
+            if self.number_of(connection) == number {
+                hub.welcome_those_who_came();
+                return hub;
+            }
+        }
+    }
+
+    /// The number of the hub that has a connection. It stays the same while a request waits for its answer.
+    pub fn number_of(&self, connection: u64) -> usize {
+        self.joint.elsewhere.hub_of(connection)
+    }
+
+    /// How often a connection went from one thread to another.
+    pub fn moved_total(&self) -> u64 {
+        self.joint.elsewhere.moved_total()
+    }
+
+    /// Closes the listeners of a name. Their connections end as soon as they are owed no answer.
+    pub fn stop_listening(&self, name: &str) {
+        self.joint.elsewhere.stand_still(true);
+        // Each that is leaving a hub has left it.
+        self.all().for_each(|hub| drop(hub.lock()));
+        for hub in self.all() {
+            let mut hub = hub.lock();
+            hub.welcome_those_who_came();
+            hub.stop_listening(name);
+        }
+        self.joint.elsewhere.stand_still(false);
     }
 
     /// Has the loop's hub hand out an event of another thread's.
@@ -140,6 +171,8 @@ impl<T> Hubs<T> {
             for arrival in self.joint.arrived(hub.number) {
                 hub.take_in(arrival);
             }
+            hub.welcome_those_who_came();
+            hub.close();
             mem::take(&mut hub.events)
                 .into_iter()
                 .for_each(|event| self.joint.hand(event));

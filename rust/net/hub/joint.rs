@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::acceptor::Entry;
+use super::elsewhere::Elsewhere;
 use super::search::{Idleness, Search, Task};
 use super::work::{LastSecond, Work};
 use super::*;
@@ -42,6 +43,8 @@ pub(super) struct Joint<T> {
     chance: RandomState,
     /// For a connection that is closed for one that comes.
     search: Mutex<Search>,
+    /// Connections that have moved.
+    pub elsewhere: Elsewhere,
 }
 
 impl<T> Joint<T> {
@@ -62,6 +65,22 @@ impl<T> Joint<T> {
             choices: AtomicUsize::new(0),
             chance: RandomState::new(),
             search: Mutex::new(Search::of(wakes.len())),
+            elsewhere: Elsewhere::of(wakes.len()),
+        }
+    }
+
+    /// True if there is more than one thread beside the loop.
+    pub fn has_several(&self) -> bool {
+        self.places.len() > 2
+    }
+
+    /// A connection leaves a hub, whose lock is held, for another.
+    pub fn send_on(&self, from: usize, to: usize, connection: Box<Connection>) {
+        if let (Some(from), Some(place)) = (self.places.get(from), self.places.get(to)) {
+            from.connections.fetch_sub(1, Ordering::Relaxed);
+            place.connections.fetch_add(1, Ordering::Relaxed);
+            self.elsewhere.send_on(to, connection);
+            place.wake.signal();
         }
     }
 
@@ -77,7 +96,7 @@ impl<T> Joint<T> {
         number
     }
 
-    fn now_us(&self) -> u64 {
+    pub fn now_us(&self) -> u64 {
         self.started.elapsed().as_micros() as u64
     }
 
@@ -107,14 +126,15 @@ impl<T> Joint<T> {
             .map_or(0, |(number, _, _)| *number)
     }
 
-    /// The turn of a thread begins or ends.
-    pub fn works(&self, number: usize, goes_on: bool) {
+    /// The turn of a thread begins or ends. Returns the time.
+    pub fn works(&self, number: usize, goes_on: bool) -> u64 {
         let now_us = self.now_us();
         match (self.places.get(number), goes_on) {
             (Some(place), true) => place.work.begins(now_us),
             (Some(place), false) => place.work.ends(now_us),
             (None, _) => {}
         }
+        now_us
     }
 
     /// The connections of each thread beside the loop, and how long it has worked in the last second, in microseconds.

@@ -19,6 +19,7 @@
 //! | [`Hub`] itself | one thread's | epoll set, timer, connections, turn, waiters for memory, cold slices, meter |
 //! | [`Acceptor`] | all threads', behind a lock | listeners, connections by listener and by address, rates |
 //! | [`Joint`] | all threads', behind locks | connections on their way to a thread, events on their way to the loop |
+//! | | an atomic, and behind it a lock | the hubs of connections that have moved ([`moving`]) |
 //! | | atomics that one thread changes | each thread's connections and work, by which the next connection is placed |
 //! | [`Shared`] | all threads' | budget and pool, which count with atomics; limits and APIs, which nobody changes |
 //!
@@ -30,10 +31,12 @@ mod anew;
 mod answers;
 mod arrivals;
 mod brokers;
+mod elsewhere;
 mod gate;
 mod handshakes;
 mod hubs;
 mod joint;
+mod moving;
 mod reservations;
 mod search;
 mod shortage;
@@ -45,6 +48,8 @@ use acceptor::Acceptor;
 use handshakes::Handshakes;
 pub use hubs::Hubs;
 use joint::{Arrival, Joint};
+pub use moving::Load;
+use moving::Moving;
 pub use reservations::Reserved;
 use shortage::Short;
 pub use waiting::wait;
@@ -112,11 +117,6 @@ impl Ticket {
     /// True for a token of SASL without a header: its answer has none.
     pub fn is_token(&self) -> bool {
         self.api_key == keys::SASL_AUTHENTICATE && self.api_version == TOKEN
-    }
-
-    /// The number of the hub that the answer belongs to.
-    pub fn hub(&self) -> usize {
-        hub_of(self.connection)
     }
 }
 
@@ -235,6 +235,7 @@ pub struct Hub<T> {
     mutes: BinaryHeap<Reverse<(u64, u64)>>,
     timer_at_ms: Option<u64>,
     cold: Cold,
+    moving: Moving,
     started: Instant,
     now_ms: u64,
     draining: bool,
@@ -293,6 +294,7 @@ impl<T> Hub<T> {
             timer_at_ms: None,
             cold: Cold::new(Arc::clone(&wake)),
             wake,
+            moving: Moving::default(),
             now_ms: 0,
             draining: false,
             figures: Figures::default(),

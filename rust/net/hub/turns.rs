@@ -95,7 +95,8 @@ impl<T> Hub<T> {
     pub(super) fn end_turn(&mut self) {
         self.in_turn = false;
         if self.number > 0 {
-            self.joint.works(self.number, false);
+            let now_us = self.joint.works(self.number, false);
+            self.look_at_others(now_us);
         }
         self.completions.sent();
     }
@@ -167,6 +168,7 @@ impl<T> Hub<T> {
         for arrival in self.joint.arrived(self.number) {
             self.take_in(arrival);
         }
+        self.welcome_those_who_came();
         match self.joint.task(self.number) {
             Task::Nothing => {}
             Task::Name => {
@@ -246,6 +248,10 @@ impl<T> Hub<T> {
                     }
                     if total > 0 {
                         connection.last_active_ms = self.now_ms;
+                        if self.joint.has_several() {
+                            connection.load.add(self.now_ms, total);
+                            self.moving.load.add(self.now_ms, total);
+                        }
                     }
                 }
                 // A reset is how many clients say good-bye. The end tells whether TLS has failed.
@@ -302,6 +308,7 @@ impl<T> Hub<T> {
             if sent > 0 {
                 connection.last_active_ms = self.now_ms;
                 self.sent_bytes += sent;
+                self.costs(&mut connection, sent as usize);
             }
         }
         self.time(&mut connection);
@@ -351,7 +358,9 @@ impl<T> Hub<T> {
             }
         }
         self.set_interest(&mut connection, reads, blocked);
-        self.connections.put(connection);
+        if let Some(connection) = self.send_on(connection) {
+            self.connections.put(connection);
+        }
     }
 
     /// Counts the times of the requests whose answers are sent by now.
@@ -433,6 +442,9 @@ impl<T> Hub<T> {
         reason: Option<String>,
     ) {
         self.connections.remove(connection);
+        if hub_of(connection) != self.number {
+            self.joint.elsewhere.ended(connection);
+        }
         self.forget_reservations(connection);
         self.acceptor.lock().left(&origin);
         self.joint.left(self.number);

@@ -376,9 +376,7 @@ impl Hub {
     }
 
     fn stop_listening(&self, name: &str) {
-        for hub in self.hubs.all() {
-            hub.lock().stop_listening(name);
-        }
+        self.hubs.stop_listening(name);
     }
 
     fn stop_accepting(&self) {
@@ -459,6 +457,11 @@ impl Hub {
     #[getter]
     fn threads(&self) -> Vec<(usize, u64)> {
         self.hubs.threads()
+    }
+
+    #[getter]
+    fn moved_total(&self) -> u64 {
+        self.hubs.moved_total()
     }
 
     #[getter]

@@ -89,6 +89,37 @@ async def test_equal_connections_are_divided(tmp_path: Path, monkeypatch: pytest
         assert max(counts) <= 1.3 * sum(counts) / len(counts)
 
 
+async def test_a_busy_thread_hands_connections_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All clients of one thread are busy, and those of the other are silent."""
+    async with served(tmp_path, monkeypatch, 0) as (one, _), AsyncExitStack() as stack:
+        await one.create("t")
+        hub, port = one.broker.server.hub, one.broker.addresses.listening[0].port
+        clients: list[list[Client]] = [[], []]
+        for count in range(1, 9):
+            before = [connections for connections, _ in hub.threads]
+            client = await trio.to_thread.run_sync(Client.connect, "127.0.0.1", port, "test")
+            stack.callback(client.close)
+            await comes_true("it is counted", lambda: sum(held for held, _ in hub.threads) > sum(before))
+            (place,) = [place for place, (connections, _) in enumerate(hub.threads) if connections > before[place]]
+            clients[place].append(client)
+            assert sum(map(len, clients)) == count
+        busy = next(some for some in clients if len(some) > 1)
+        assert await trio.to_thread.run_sync(produce, busy[0], "t", bytes(1_000_000)) == (0, 0)
+        first = hub.threads
+
+        def talk(client: Client) -> None:
+            while not hub.moved_total:
+                assert values(client.fetch("t")) == [bytes(1_000_000)]
+
+        async with trio.open_nursery() as nursery:
+            for client in busy:
+                nursery.start_soon(trio.to_thread.run_sync, talk, client)
+        assert [held for held, _ in hub.threads] != [held for held, _ in first]
+        # It is served as before, and Python finds it.
+        for offset, client in enumerate(busy, 1):
+            assert await trio.to_thread.run_sync(produce, client, "t", b"a") == (0, offset)
+
+
 async def test_a_stop_ends_the_connections_of_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(tmp_path, monkeypatch, 4) as (one, clients):
         hub = one.broker.server.hub
