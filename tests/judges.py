@@ -6,8 +6,9 @@
     python -m tests.judges --soak tests/cluster/test_chaos.py --seeds 1 2 3
                                       a soak form with these seeds, one run after the other
 
-A part is a folder of `tests`, `files` for what lies beside them, or `leases-off`: what leases serve, once more without
-them (the rest of the tests meets the same code only where leases hand requests on). `judged.json` says which parts are
+A part is a folder of `tests`, `files` for what lies beside them, or a variant. `leases-off` is what leases serve, once
+more without them (the rest of the tests meets the same code only where leases hand requests on). `threads` is whatever
+speaks to brokers, once more with two threads beside the loop. `judged.json` says which parts are
 green since the last beginning, and at which commit all of them were green the last time; CI prints that (`--last`), and
 no test depends on it. It also says which soak forms ran to their end: when, at which commit and with which seed. Both
 are noted only if everything is committed.
@@ -26,7 +27,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FILE = Path(__file__).with_name("judged.json")
 LANE = "not soak"
-LEASES_OFF = "leases-off"
+LEASES_OFF, THREADS = "leases-off", "threads"
+#: The variables of a part's brokers.
+VARIABLES = {LEASES_OFF: {"OTTLA_LEASES": "off"}, THREADS: {"OTTLA_NETWORK_THREADS": "2"}}
+THREADED = [f"tests/{room}" for room in ("broker", "client", "cluster", "compat", "embedded", "faults")]
 LEASED = [
     *(
         f"tests/broker/{folder}/test_{name}.py"
@@ -52,7 +56,7 @@ def parts() -> dict[str, list[str]]:
     folders = sorted(path.name for path in tests.iterdir() if any(path.rglob("test_*.py")))
     beside = sorted(str(path.relative_to(ROOT)) for path in tests.glob("test_*.py"))
     rooms = {name: [f"tests/{name}"] for name in folders if (tests / name).is_dir()}
-    return {**rooms, "files": beside, LEASES_OFF: LEASED}
+    return {**rooms, "files": beside, LEASES_OFF: LEASED, THREADS: THREADED}
 
 
 def git(*arguments: str) -> str:
@@ -71,7 +75,7 @@ def today() -> str:
 def is_green(name: str, paths: list[str]) -> bool:
     command = [sys.executable, "-m", "pytest", "-m", LANE, "-n", "2", *paths]
     # Brokers start as users' do, which takes longer than the copies that the gate has (`tests.peers.forks`).
-    variables = {"OTTLA_TEST_STARTS": "own", **({"OTTLA_LEASES": "off"} if name == LEASES_OFF else {})}
+    variables = {"OTTLA_TEST_STARTS": "own", **VARIABLES.get(name, {})}
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}).returncode == 0
 
 

@@ -134,7 +134,9 @@ impl<T> Hub<T> {
         let now_us = self.joint.now_us();
         let part = connection.load.last(self.now_ms);
         let all = self.moving.load.last(self.now_ms);
-        if !wanted.fits(part, all, now_us) {
+        // A thread that was idle meanwhile looks again first.
+        let is_old = now_us > self.moving.look_us + LOOK_US;
+        if is_old || !wanted.fits(part, all, now_us) {
             return Some(connection);
         }
         let stays = self.send_to(connection, wanted.to);
@@ -147,11 +149,12 @@ impl<T> Hub<T> {
 
     /// Sends a connection that was taken out of the table to another hub. If it may not go now, it is returned.
     fn send_to(&mut self, connection: Box<Connection>, to: usize) -> Option<Box<Connection>> {
-        // Memory that was reserved for an answer is given back to this hub.
+        // Memory that was reserved for an answer, and the lane, are given back to this hub.
         let may_leave = connection.may_move(&self.shared.limits)
             && !self.draining
             && !self.joint.elsewhere.stands_still()
             && !self.short.has_waiters()
+            && self.short.lane.is_none()
             && self.short.reservations.bytes() == 0;
         if !may_leave || epoll::delete(&self.epoll, &connection.transport).is_err() {
             return Some(connection);
