@@ -100,8 +100,8 @@ MUTANTS = (
     Mutant(
         "threads.answers-go-to-the-loops-hub",
         "rust/net/hub/hubs.rs",
-        "        hub.unwrap_or(&self.loops).lock()\n",
-        "        hub.filter(|_| false).unwrap_or(&self.loops).lock()\n",
+        "let mut hub = hub.unwrap_or(&self.loops).lock();",
+        "let mut hub = hub.filter(|_| false).unwrap_or(&self.loops).lock();",
         cargo=(f"{_BESIDE}what_is_handed_to_the_loop_keeps_its_place",),
     ),
     Mutant(
