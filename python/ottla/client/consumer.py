@@ -22,6 +22,7 @@ from ottla.client.commits import Commits, Offsets
 from ottla.client.fetcher import Fetched, Fetcher
 from ottla.client.group_connection import GroupConnection
 from ottla.client.groups import Committed
+from ottla.client.hand import Hand
 from ottla.client.leader_epochs import LeaderEpochs
 from ottla.client.membership import GroupMetadata, GroupSettings, Membership
 from ottla.client.offsets import FoundOffset, list_offsets
@@ -176,8 +177,7 @@ class Consumer:
         self._listener = RebalanceListener()
         self._next_auto_commit = 0.0
         #: Records that the iterator took from the last poll and has not given yet.
-        self._in_hand: list[Record] = []
-        self._in_hand_from = 0
+        self._hand: Hand[Record] = Hand()
         #: Where partitions have a batch at their position that cannot be read, and why.
         self._damaged: dict[TopicPartition, tuple[int, KafkaError]] = {}
         #: What the next poll raises, and where its partition was then.
@@ -295,7 +295,11 @@ class Consumer:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Polls give nothing of these until `resume`, or until they go."""
-        self._paused |= self._assigned(partitions)
+        paused = self._assigned(partitions)
+        for partition, offset in self._hand.put_down(paused).items():
+            self._epochs.forget(partition)
+            self.positions[partition] = offset
+        self._paused |= paused
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Polls give these again."""
@@ -318,11 +322,12 @@ class Consumer:
         self._take_places()
         if partition in self._starts:
             self._put(await self._begin({partition: self._starts.wanted(partition)}))
-        return self.positions[partition]
+        return self._hand.next_offsets(self.positions)[partition]
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """The next poll reads from here. Raises InvalidConfig: the partition is not assigned."""
         self._assigned([partition])
+        self._hand.put_down({partition})
         self._starts.discard(partition)
         self._epochs.forget(partition)
         self.positions[partition] = offset
@@ -402,7 +407,8 @@ class Consumer:
     # --- records ---
 
     async def poll(self, wait_ms: int | None = None) -> list[Record]:
-        """The next records, those of a partition in order; empty if none came within `wait_ms`.
+        """The next records, those of a partition in order; empty if none came within `wait_ms`. After a loop that was
+        left they are first those that it had not given yet.
 
         Leaders that moved or cannot be reached are looked up and tried again by the next poll.
 
@@ -420,8 +426,12 @@ class Consumer:
             UnsupportedVersion: the broker is older than Kafka 0.11, or than what a setting needs.
             KafkaError: what else a broker answers and is not worth a retry.
         """
+        records = self._hand.rest()
+        if records:
+            await trio.lowlevel.checkpoint()
+            self._hand.take([])
+            return records
         answers = await self._fetched(self.wait_ms if wait_ms is None else wait_ms)
-        records: list[Record] = []
         for partition, answer in answers:
             try:
                 self._records(partition, answer, records)
@@ -610,7 +620,9 @@ class Consumer:
             await self._tell(self._listener.on_lost, lost)
 
     def _take_away(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in list(partitions):
+        partitions = set(partitions)
+        self._hand.put_down(partitions)
+        for partition in partitions:
             self.positions.pop(partition, None)
             self._starts.discard(partition)
             self._paused.discard(partition)
@@ -642,14 +654,9 @@ class Consumer:
                 partition: each if isinstance(each, Committed) else Committed(each)
                 for partition, each in offsets.items()
             }
-        positions = dict(self.positions)
-        for record in reversed(self._in_hand[self._in_hand_from :]):
-            partition = TopicPartition(record.topic, record.partition)
-            if partition in positions:
-                positions[partition] = min(positions[partition], record.offset)
         return {
             partition: Committed(offset, self._epochs.read.get(partition, NO_EPOCH))
-            for partition, offset in positions.items()
+            for partition, offset in self._hand.next_offsets(self.positions).items()
         }
 
     def _assigned(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
@@ -681,7 +688,7 @@ class Consumer:
 
     async def _fetched(self, wait_ms: int) -> list[tuple[TopicPartition, _core.FetchedPartition]]:
         """What leaders gave of the partitions that are read now. Errors as `poll`."""
-        self._in_hand, self._in_hand_from = [], 0
+        self._hand.take([])
         member = self._member
         if member is None and self.group is not None:
             self._membership()
@@ -828,12 +835,11 @@ class _Records:
         return self
 
     async def __anext__(self) -> Record:
-        consumer = self._consumer
-        while consumer._in_hand_from >= len(consumer._in_hand):
-            consumer._in_hand = await consumer.poll()
-        record = consumer._in_hand[consumer._in_hand_from]
-        consumer._in_hand_from += 1
-        return record
+        hand = self._consumer._hand
+        while hand.at >= len(hand.records):
+            hand.take(await self._consumer.poll())
+        hand.at += 1
+        return hand.records[hand.at - 1]
 
 
 class _Batches:
