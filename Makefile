@@ -94,6 +94,7 @@ docs: $(STAMPS)/lint-tools ## rewrite the pages of docs/, and the signatures, th
 	$(BIN)/python -m ottla.metrics.reference > docs/metrics.md
 	$(BIN)/python -m ottla.metrics.alerts > docs/alerts.yml
 	$(BIN)/python -m ottla.client.sync_stub
+	$(BIN)/python -m ottla.client.aio_stub
 
 # CLUSTER_ARGS="--zookeeper HOST:PORT" where there is no Java.
 cluster: $(STAMPS)/build ## three brokers: one is killed, and every acknowledged record is looked for

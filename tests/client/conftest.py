@@ -26,6 +26,13 @@ def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield brokers()
 
 
+@pytest.fixture(scope="session")
+def prompt_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One of our own brokers, whose new groups wait for no other members."""
+    with Brokers(tmp_path_factory.mktemp("client-prompt")) as brokers:
+        yield brokers(settings={"group.initial.rebalance.delay.ms": 0})
+
+
 @pytest.fixture(params=["ottla", pytest.param("apache", marks=pytest.mark.java)])
 def server(request: pytest.FixtureRequest) -> Kafka | Broker:
     """Both, one after the other; none is started before it is needed."""

@@ -36,4 +36,6 @@ def test_asyncio_is_told_what_to_use(begin: Callable[[Cluster], Awaitable[object
 
     with pytest.raises(RuntimeError) as raised:
         asyncio.run(main())
-    assert str(raised.value) == "ottla.client runs under trio; from asyncio use ottla.client.sync in a thread"
+    assert (
+        str(raised.value) == "ottla.client runs under trio; asyncio has ottla.client.aio, and no loop ottla.client.sync"
+    )

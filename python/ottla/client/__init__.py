@@ -16,7 +16,8 @@ trio.
 | `Consumer`              | records in, as a member of a group, or from partitions and places that are named         |
 | `Security`              | TLS and SASL of the connections, by the names of the Java client's settings              |
 
-`ottla.client.sync` has `Cluster`, `Admin`, both producers and `Consumer` without await.
+`ottla.client.aio` has `Cluster`, `Admin`, both producers and `Consumer` for asyncio, and `ottla.client.sync` without
+await.
 
 Both connections drive `protocol.Protocol`, which has the state and no I/O.
 """

@@ -37,10 +37,10 @@ def need_trio() -> None:
     """Called where a client begins, since without a run trio would fail with names of its inside.
 
     Raises:
-        RuntimeError: no trio runs here.
+        RuntimeError: this is no task of trio's.
     """
-    if not trio.lowlevel.in_trio_run():
-        raise RuntimeError("ottla.client runs under trio; from asyncio use ottla.client.sync in a thread")
+    if not trio.lowlevel.in_trio_task():
+        raise RuntimeError("ottla.client runs under trio; asyncio has ottla.client.aio, and no loop ottla.client.sync")
 
 
 class _Waiter:
