@@ -3,9 +3,11 @@
 import struct
 
 import pytest
+import trio
+import trio.testing
 
 from ottla import _core
-from ottla.client.batches import NOBODY, SEQUENCE_MASK, Batch, Identity, Queue, numbered
+from ottla.client.batches import NOBODY, SEQUENCE_MASK, Batch, Identity, Queue, Receipt, numbered
 from ottla.kafka import TopicPartition
 
 pytestmark = pytest.mark.trio
@@ -148,3 +150,20 @@ async def test_sequences_begin_at_0_after_the_last() -> None:
     take_all(made, FIRST)
     assert [each.sequence for each in batches] == [SEQUENCE_MASK - 1, 1]
     assert struct.unpack_from(">i", batches[1].data, 53) == (1,)
+
+
+async def test_any_number_of_tasks_wait_for_a_batch() -> None:
+    made = Batch(TopicPartition("t", 0), _core.BatchBuilder(), is_numbered=True)
+    offsets: list[int] = []
+    async with trio.open_nursery() as nursery:
+
+        async def wait(receipt: Receipt) -> None:
+            offsets.append((await receipt.wait()).offset)
+
+        for _ in range(3):
+            made.records += 1
+            nursery.start_soon(wait, Receipt(made, 1000))
+        await trio.testing.wait_all_tasks_blocked()
+        made.base_offset = 7
+        made.end()
+    assert sorted(offsets) == [7, 8, 9]

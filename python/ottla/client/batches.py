@@ -131,7 +131,8 @@ class Receipt:
         """
         batch = self._batch
         if not batch.is_over:
-            batch.over = batch.over or trio.Event()
+            if batch.over is None:
+                batch.over = trio.Event()
             await batch.over.wait()
         if batch.failure is not None:
             # A fresh one for each: one object raised in many tasks would mix their tracebacks.
