@@ -8,6 +8,7 @@ FACADE = "python/ottla/client/aio_facade.py"
 CONSUMER = "python/ottla/client/consumer.py"
 TESTS = "tests/client/test_aio.py"
 RUNS = "tests/client/test_guest.py"
+PRODUCING = "tests/client/test_aio_producing.py"
 
 MUTANTS = (
     Mutant(
@@ -23,6 +24,27 @@ MUTANTS = (
         "            await asyncio.sleep(0)\n        hand",
         "        hand",
         pytest=(f"{TESTS}::test_others_have_their_turn_while_records_are_there",),
+    ),
+    Mutant(
+        "asyncio.records-are-taken-outside-of-a-block",
+        AIO,
+        "        if self._block is None or not self._block.is_open:\n",
+        "        if self._block is None:\n",
+        pytest=(f"{PRODUCING}::test_a_producer_takes_records_in_its_block",),
+    ),
+    Mutant(
+        "asyncio.records-are-taken-outside-of-a-transaction",
+        AIO,
+        "        self._inner._check_open()\n",
+        "",
+        pytest=(f"{PRODUCING}::test_what_a_transaction_does_not_cover_is_refused",),
+    ),
+    Mutant(
+        "asyncio.records-that-find-no-room-are-dropped",
+        AIO,
+        "            await self._home.call(partial(inner._put_soon, topic, value, key, headers, time_ms, partition))\n",
+        "            pass\n",
+        pytest=(f"{PRODUCING}::test_records_wait_for_room_and_keep_their_order",),
     ),
     Mutant(
         "asyncio.a-cancelled-call-goes-on",

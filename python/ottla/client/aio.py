@@ -18,10 +18,11 @@ twice.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ottla.client import (
     acl_admin,
@@ -36,7 +37,7 @@ from ottla.client import (
     transactional,
     user_admin,
 )
-from ottla.client.aio_facade import Home, facade, stands_for
+from ottla.client.aio_facade import Home, facade, outward, stands_for
 from ottla.client.guest import hold
 
 RECORDS_PER_TURN = 256
@@ -113,8 +114,78 @@ class _Records:
 Receipt = facade(batches.Receipt)
 
 
-Producer = facade(producer.Producer)
-TransactionalProducer = facade(transactional.TransactionalProducer)
+@stands_for(producer.Producer)
+class Producer(facade(producer.Producer)):  # type: ignore[misc]
+    #: How many records may still be taken before the loop's other tasks have a turn.
+    _left = RECORDS_PER_TURN
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: producer.Headers = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> None:
+        inner = self._open_inner()
+        time_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        if inner._put(topic, value, key, headers, time_ms, partition) is None:
+            await self._home.call(partial(inner._put_soon, topic, value, key, headers, time_ms, partition))
+        self._left -= 1
+        if not self._left:
+            self._left = RECORDS_PER_TURN
+            await asyncio.sleep(0)
+
+    async def send_with_receipt(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: producer.Headers = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Any:
+        inner = self._open_inner()
+        self._left -= 1
+        if not self._left:
+            self._left = RECORDS_PER_TURN
+            await asyncio.sleep(0)
+        time_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        batch = inner._put(topic, value, key, headers, time_ms, partition)
+        if batch is not None:
+            return outward(batches.Receipt(batch, time_ms), self._home)
+        options = {"key": key, "headers": headers, "timestamp_ms": time_ms, "partition": partition}
+        return outward(await self._home.call(partial(inner.send_with_receipt, topic, value, **options)), self._home)
+
+    async def send_and_wait(self, topic: str, value: bytes | None, **options: Any) -> batches.Delivered:
+        receipt = await self.send_with_receipt(topic, value, **options)
+        found: batches.Delivered = await receipt.wait()
+        return found
+
+    def _open_inner(self) -> producer.Producer:
+        """The producer under trio. Raises RuntimeError: it is not open here, so nobody would send what it takes."""
+        self._home.here()
+        if self._block is None or not self._block.is_open:
+            raise RuntimeError("a producer takes records in its block: async with Producer(...) as producer")
+        found: producer.Producer = self._inner
+        return found
+
+
+@stands_for(transactional.TransactionalProducer)
+class TransactionalProducer(facade(transactional.TransactionalProducer)):  # type: ignore[misc]
+    send = Producer.send
+    send_with_receipt = Producer.send_with_receipt
+    send_and_wait = Producer.send_and_wait
+
+    def _open_inner(self) -> producer.Producer:
+        found = super()._open_inner()
+        self._inner._check_open()
+        return found
+
+
 ClusterAdmin = facade(cluster_admin.ClusterAdmin)
 Groups = facade(groups.Groups)
 TransactionAdmin = facade(transaction_admin.TransactionAdmin)

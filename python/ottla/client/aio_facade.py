@@ -61,6 +61,11 @@ class Block:
         self.value: Any = None
         """The object that `as` gives."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was entered, and nobody has begun to leave it."""
+        return self._was_opened and not self._closing.is_set()
+
     async def open(self) -> None:
         guest = self._home.here()
         self._task = Call(guest, self._hold)
@@ -78,7 +83,7 @@ class Block:
         """Leaves the block, with the exception with which the block of asyncio's was left. A second time it does
         nothing.
         """
-        if self._task is None or not self._was_opened or self._closing.is_set():
+        if self._task is None or not self.is_open:
             return
         self._home.here()
         self._reason = reason
