@@ -92,6 +92,36 @@ def test_others_have_their_turn_while_records_are_there(prompt_broker: Broker) -
     run(main)
 
 
+def test_others_have_their_turn_between_the_partitions_of_an_answer(prompt_broker: Broker) -> None:
+    async def main() -> None:
+        what: list[str] = []
+
+        async def others() -> None:
+            while True:
+                what.append("turn")
+                await asyncio.sleep(0)
+
+        async with Cluster(prompt_broker.bootstrap) as cluster:
+            await filled(cluster, "aio-parts", 9, partitions=3)
+            consumer = Consumer(cluster)
+            await consumer.assign({TopicPartition("aio-parts", number): 0 for number in range(3)})
+            unpacked = consumer._inner._records
+
+            def records(*arguments: object) -> None:
+                what.append("unpacked")
+                unpacked(*arguments)
+
+            consumer._inner._records = records
+            task = asyncio.create_task(others())
+            assert len(await consumer.poll()) == 9
+            task.cancel()
+            first, second, third = (at for at, each in enumerate(what) if each == "unpacked")
+            assert "turn" in what[first:second]
+            assert "turn" in what[second:third]
+
+    run(main)
+
+
 def test_a_wait_that_is_cancelled_loses_nothing(prompt_broker: Broker) -> None:
     async def main() -> None:
         async with Cluster(prompt_broker.bootstrap) as cluster, Producer(cluster) as producer:

@@ -111,7 +111,10 @@ def test_a_loop_that_is_closed_early_leaves_nothing_to_the_next(prompt_broker: B
     async def again() -> list[str]:
         async with Cluster(prompt_broker.bootstrap) as cluster:
             assert guest.is_over
-            return await Admin(cluster).list_topics()
+            topics = await Admin(cluster).list_topics()
+        owner = getattr(sys.get_asyncgen_hooks().firstiter, "__self__", None)
+        assert owner is asyncio.get_running_loop()
+        return topics
 
     assert "aio-early" in run(again)
     eventually("every descriptor is closed", lambda: descriptors() <= before)
@@ -138,6 +141,24 @@ def test_trio_in_the_same_thread_is_told() -> None:
             task.result()
 
     trio.run(main)
+
+
+LEFT = """
+import asyncio, sys
+from ottla.client.aio import Admin, Cluster
+
+async def main():
+    cluster = await Cluster(sys.argv[1]).__aenter__()
+    await Admin(cluster=cluster).list_topics()
+
+asyncio.run(main())
+"""
+
+
+def test_the_interpreters_end_finishes_a_run_that_was_left(prompt_broker: Broker) -> None:
+    command = [sys.executable, "-X", "dev", "-c", LEFT, prompt_broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 INTERRUPTED = """

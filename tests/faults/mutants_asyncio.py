@@ -96,6 +96,13 @@ MUTANTS = (
         pytest=(f"{TESTS}::test_a_block_that_is_cancelled_leaves_its_group_and_commits_nothing",),
     ),
     Mutant(
+        "clients.an-answer-is-unpacked-in-one-go",
+        CONSUMER,
+        "                await trio.lowlevel.cancel_shielded_checkpoint()\n",
+        "                pass\n",
+        pytest=(f"{TESTS}::test_others_have_their_turn_between_the_partitions_of_an_answer",),
+    ),
+    Mutant(
         "clients.a-poll-forgets-what-a-loop-left",
         CONSUMER,
         "        records = self._hand.rest()\n",

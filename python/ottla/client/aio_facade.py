@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import trio
 
-from ottla.client.facade import is_wrapped
+from ottla.client.facade import is_wrapped, listens
 from ottla.client.guest import Call, Guest, running_loop
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Block:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was entered, and nobody has begun to leave it."""
+        """True if it was entered, and nobody has begun to leave it."""
         return self._was_opened and not self._closing.is_set()
 
     async def open(self) -> None:
@@ -117,7 +117,8 @@ class Facade:
     _home: Home
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._home = next((each._home for each in arguments if isinstance(each, Facade)), None) or Home(self)
+        given = (*arguments, *options.values())
+        self._home = next((each._home for each in given if isinstance(each, Facade)), None) or Home(self)
         arguments = tuple(inward(each, self._home) for each in arguments)
         self._hold(self._of(*arguments, **{name: inward(value, self._home) for name, value in options.items()}))
 
@@ -262,9 +263,7 @@ def inward(value: Any, home: Home) -> Any:
         return value._inner
     if isinstance(value, FunctionType | MethodType | functools.partial):
         return _callback(value, home)
-    if any(name.startswith("on_") for name in dir(type(value))) and not isinstance(value, type):
-        return _Listener(value, home)
-    return value
+    return _Listener(value, home) if listens(type(value)) else value
 
 
 class _Listener:

@@ -433,6 +433,9 @@ class Consumer:
             return records
         answers = await self._fetched(self.wait_ms if wait_ms is None else wait_ms)
         for partition, answer in answers:
+            if records:
+                # Unpacking takes a while, and the next partition's may be done a moment later.
+                await trio.lowlevel.cancel_shielded_checkpoint()
             try:
                 self._records(partition, answer, records)
             except KafkaError as problem:

@@ -374,13 +374,14 @@ def _inward(value: Any) -> Any:
         return value._inner
     if isinstance(value, FunctionType | MethodType | functools.partial):
         return _callback(value)
-    return _Listener(value) if _listens(type(value)) else value
+    return _Listener(value) if listens(type(value)) else value
 
 
 _LISTENS: dict[type, bool] = {}
 
 
-def _listens(kind: type) -> bool:
+def listens(kind: type) -> bool:
+    """True if objects of this class are called back."""
     if (found := _LISTENS.get(kind)) is None:
         found = _LISTENS[kind] = any(name.startswith("on_") for name in dir(kind)) and not issubclass(kind, type)
     return found

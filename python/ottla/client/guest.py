@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -121,9 +122,12 @@ class Guest:
         self._end.set()
         for event in self.callbacks:
             event.set()
+        hooks = sys.get_asyncgen_hooks()
         with suppress(Empty):
             while not self.is_over:
                 self._due.get(timeout=FINISH_S)()
+        # Trio puts back those of the loop that is closed, where another one may run by now.
+        sys.set_asyncgen_hooks(*hooks)
 
     # --- what it does ---
 
