@@ -56,7 +56,9 @@ MUTANTS = (
     Mutant(
         "asyncio.a-listener-outlives-its-poll",
         GUEST,
-        "            task.cancel()\n            with trio.CancelScope(shield=True):\n                await over.wait()\n"
+        "            task.cancel()\n"
+        "            with trio.CancelScope(shield=True):\n"
+        "                await over.wait()\n"
         "            raise\n",
         "            raise\n",
         pytest=(f"{TESTS}::test_a_listener_is_cancelled_with_its_poll",),
