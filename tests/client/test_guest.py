@@ -33,6 +33,28 @@ def test_the_clients_of_a_loop_share_a_run_and_the_last_ends_it(prompt_broker: B
     run(main)
 
 
+def test_a_cluster_that_is_closed_first_ends_what_is_open(prompt_broker: Broker) -> None:
+    async def main() -> None:
+        cluster = Cluster(prompt_broker.bootstrap)
+        await cluster.__aenter__()
+        async with Consumer(cluster, group="aio-first", wait_ms=60_000) as consumer:
+            await filled(cluster, "aio-first", 1)
+            consumer.subscribe(["aio-first"])
+            while not consumer.assignment():
+                await consumer.poll(10)
+            task = asyncio.create_task(consumer.poll())
+            await asyncio.sleep(0)
+            await cluster.aclose()
+            with pytest.raises(RuntimeError, match="closed meanwhile"):
+                await task
+            with pytest.raises(RuntimeError, match="not open"):
+                await consumer.poll()
+        async with Cluster(prompt_broker.bootstrap) as cluster:
+            assert (await Admin(cluster).groups.describe("aio-first")).members == ()
+
+    run(main)
+
+
 def test_objects_belong_to_the_loop_of_their_cluster(prompt_broker: Broker) -> None:
     cluster = Cluster(prompt_broker.bootstrap)
     consumer = Consumer(cluster)

@@ -81,9 +81,9 @@ class Block:
 
     async def close(self, reason: BaseException | None) -> None:
         """Leaves the block, with the exception with which the block of asyncio's was left. A second time it does
-        nothing.
+        nothing, nor where the cluster was closed first, which has ended it.
         """
-        if self._task is None or not self.is_open:
+        if self._task is None or not self.is_open or self._home.guest is None:
             return
         self._home.here()
         self._reason = reason

@@ -182,7 +182,7 @@ class Call(Generic[T]):
             if self.scope.cancelled_caught:
                 self._problem = asyncio.CancelledError()
         except trio.Cancelled:
-            self._problem = RuntimeError("the event loop was closed meanwhile")
+            self._problem = RuntimeError("the cluster was closed meanwhile")
             raise
         except BaseException as problem:
             # An exception that leaves a system task ends the whole run.
