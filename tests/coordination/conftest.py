@@ -1,4 +1,6 @@
-"""The tree under test: the embedded one and a real ZooKeeper server's, behind one kind of fixture."""
+"""The tree under test: the embedded one, the same by ZooKeeper's protocol, and a real ZooKeeper server's, behind one
+kind of fixture.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from ottla.coordination.embedded import EmbeddedStore, EmbeddedTree
 from ottla.coordination.tree import Tree
 from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.coordination.proxy import LossyProxy
+from tests.coordination.served import ServedTree
 from tests.peers.apache import Apache
 
 
@@ -88,6 +91,19 @@ def old_zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         yield apache.zookeeper("2.7.2")
 
 
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[ServedTree]:
+    """The embedded tree behind a server that speaks ZooKeeper's protocol."""
+    with ServedTree(tmp_path / "tree") as server:
+        yield server
+
+
+@pytest.fixture
+def served_tree(served: ServedTree) -> str:
+    """HOST:PORT/chroot of it."""
+    return f"{served.address}/test"
+
+
 _chroots = itertools.count()
 
 
@@ -112,7 +128,7 @@ async def tree(trees: Trees) -> Tree:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "trees" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_contract"):
         real = [pytest.param(name, marks=pytest.mark.zookeeper) for name in ("zookeeper", "old_zookeeper")]
-        metafunc.parametrize("trees", ["embedded", *real], indirect=True)
+        metafunc.parametrize("trees", ["embedded", "served_tree", *real], indirect=True)
 
 
 @pytest.fixture

@@ -175,7 +175,8 @@ class TreeDatabase:
             os.close(self._lock)
             raise
         self._pending: _Overlay = {}
-        self._zxid = self._committed_zxid = self._counter("zxid")
+        #: The number of the last transaction, committed or not.
+        self.zxid = self._committed_zxid = self._counter("zxid")
         self._remove_ephemerals("owner != 0", ())
         self.commit()
 
@@ -262,7 +263,7 @@ class TreeDatabase:
         overlay: _Overlay = {}
         events: list[WatchEvent] = []
         now_ms = time.time_ns() // 1_000_000
-        zxid = self._zxid + 1
+        zxid = self.zxid + 1
         results = []
         for index, operation in enumerate(operations):
             try:
@@ -272,7 +273,7 @@ class TreeDatabase:
                 raise
         if overlay:
             self._pending.update(overlay)
-            self._zxid = zxid
+            self.zxid = zxid
         return results, events
 
     def _apply(
@@ -359,9 +360,9 @@ class TreeDatabase:
         """Make everything since the last commit durable. On an error nothing of it was, and nothing may be told."""
         self._write_pending()
         if self._sql.in_transaction:
-            self._sql.execute("UPDATE counter SET value = ? WHERE name = 'zxid'", (self._zxid,))
+            self._sql.execute("UPDATE counter SET value = ? WHERE name = 'zxid'", (self.zxid,))
             self._sql.execute("COMMIT")
-        self._committed_zxid = self._zxid
+        self._committed_zxid = self.zxid
 
     @property
     def is_changed(self) -> bool:
@@ -382,7 +383,7 @@ class TreeDatabase:
         self._pending.clear()
         if self._sql.in_transaction:
             self._sql.execute("ROLLBACK")
-        self._zxid = self._committed_zxid
+        self.zxid = self._committed_zxid
 
     def close(self) -> None:
         self._sql.close()

@@ -1,0 +1,257 @@
+"""Frames that clients send, and those that they are told, in their order: no sockets, and a clock of numbers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.protocol import serialization as kazoo
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from ottla.coordination.database import TreeDatabase
+from ottla.coordination.server import requests
+from ottla.coordination.server.frames import Malformed, Op
+from ottla.coordination.server.requests import Client, Service
+
+CREATED, DELETED, CHANGED, CHILDREN = 1, 2, 3, 4
+
+
+class Peer:
+    """A client: it sends requests of kazoo's, and keeps what it is told."""
+
+    def __init__(self, service: Service, session_id: int = 0, password: bytes = bytes(16), *, seen: int = 0) -> None:
+        self.service = service
+        self.told: list[bytes] = []
+        self.has_left = False
+        self.client = Client(self.told.append, self._leave)
+        service.connect(self.client, bytes(kazoo.Connect(0, seen, 10_000, session_id, password, False).serialize()), 0)
+        answer, _ = kazoo.Connect.deserialize(self.told.pop(0), 4)
+        self.session_id, self.password, self.timeout_ms = answer.session_id, answer.passwd, answer.time_out
+
+    def _leave(self) -> None:
+        self.has_left = True
+
+    def send(self, kind: int, body: bytes, xid: int = 1, now: float = 0.0) -> None:
+        self.service.take(self.client, struct.pack("!ii", xid, kind) + body, now)
+
+    def ask(self, request: kazoo.Exists, now: float = 0.0) -> int:
+        """The error that is the answer, which is the last that was told."""
+        self.send(request.type, bytes(request.serialize()), now=now)
+        return kazoo.ReplyHeader.deserialize(self.told[-1], 4)[0].err
+
+    def create(self, path: str, flags: int = 0) -> int:
+        return self.ask(kazoo.Create(path, b"", OPEN_ACL_UNSAFE, flags))
+
+    def heard(self) -> list[object]:
+        """All since the last call: (type, path) of an event, the error of an answer."""
+        found: list[object] = []
+        for frame in self.told:
+            header, at = kazoo.ReplyHeader.deserialize(frame, 4)
+            event = kazoo.Watch.deserialize(frame, at)[0] if header.xid == -1 else None
+            found.append((event.type, event.path) if event else header.err)
+        self.told.clear()
+        return found
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    database = TreeDatabase(str(tmp_path / "tree"))
+    yield Service(database)
+    database.close()
+
+
+def test_an_event_comes_after_the_read_that_armed_it_and_before_the_answer_that_shows_the_change(
+    service: Service,
+) -> None:
+    one, other = Peer(service), Peer(service)
+    assert one.ask(kazoo.Exists("/a", True)) == -101
+    assert other.create("/a") == 0
+    one.ask(kazoo.GetData("/a", True))
+    one.ask(kazoo.SetData("/a", b"x", -1))
+    assert one.heard() == [-101, (CREATED, "/a"), 0, (CHANGED, "/a"), 0]
+    assert other.heard() == [0]
+
+
+def test_who_watches_a_node_and_its_children_hears_once_that_it_is_gone(service: Service) -> None:
+    one, other = Peer(service), Peer(service)
+    other.create("/a")
+    one.ask(kazoo.GetData("/a", True))
+    one.ask(kazoo.GetChildren2("/a", True))
+    assert one.client.armed == {(False, "/a"), (True, "/a")}
+    other.ask(kazoo.Delete("/a", -1))
+    assert one.heard() == [0, 0, (DELETED, "/a")]
+    assert one.client.armed == set()
+
+
+def set_watches(peer: Peer, seen: int, of_data: list[str], of_nothing: list[str], of_children: list[str]) -> None:
+    lists = (
+        struct.pack("!i", len(each)) + b"".join(kazoo.write_string(path) for path in each)
+        for each in (of_data, of_nothing, of_children)
+    )
+    peer.send(Op.SET_WATCHES, struct.pack("!q", seen) + b"".join(lists), -8)
+
+
+def test_a_client_that_is_back_hears_what_it_has_missed(service: Service) -> None:
+    peer = Peer(service)
+    for path in ("/same", "/set", "/gone", "/parent", "/alone"):
+        peer.create(path)
+    seen = service.database.zxid
+    peer.ask(kazoo.SetData("/set", b"x", -1))
+    peer.ask(kazoo.Delete("/gone", -1))
+    peer.create("/new")
+    peer.create("/parent/child")
+    back = Peer(service, peer.session_id, peer.password, seen=seen)
+    assert peer.has_left, "its session has another connection now"
+    set_watches(back, seen, ["/same", "/set", "/gone"], ["/new", "/none"], ["/parent", "/alone", "/gone"])
+    missed = [(CHANGED, "/set"), (DELETED, "/gone"), (CREATED, "/new"), (CHILDREN, "/parent"), (DELETED, "/gone")]
+    assert back.heard() == [*missed, 0]
+    # What was not missed is armed.
+    other = Peer(service)
+    for path in ("/none", "/alone/child"):
+        other.create(path)
+    other.ask(kazoo.SetData("/same", b"x", -1))
+    assert back.heard() == [(CREATED, "/none"), (CHILDREN, "/alone"), (CHANGED, "/same")]
+
+
+def test_watches_go_with_their_connection(service: Service) -> None:
+    peer, other = Peer(service), Peer(service)
+    peer.ask(kazoo.Exists("/a", True))
+    service.gone(peer.client)
+    back = Peer(service, peer.session_id, peer.password)
+    other.create("/a")
+    assert back.heard() == []
+    assert peer.heard() == [-101]
+
+
+def test_a_session_is_over_when_nothing_was_heard(service: Service) -> None:
+    silent, other = Peer(service), Peer(service)
+    silent.create("/mine", 1)
+    other.ask(kazoo.Exists("/mine", True))
+    silent.heard()
+    other.ask(kazoo.PingInstance, now=5.0)
+    service.expire(9.9)
+    assert not silent.has_left
+    service.expire(10.0)
+    assert silent.has_left
+    assert other.heard() == [0, 0, (DELETED, "/mine")]
+    late = Peer(service, silent.session_id, silent.password)
+    assert (late.session_id, late.timeout_ms, late.has_left) == (0, 0, True)
+
+
+def test_a_session_without_a_connection_lives_on_until_its_timeout(service: Service) -> None:
+    peer = Peer(service)
+    peer.create("/mine", 1)
+    service.gone(peer.client)
+    service.expire(9.9)
+    back = Peer(service, peer.session_id, peer.password)
+    assert back.session_id == peer.session_id
+    assert back.ask(kazoo.Exists("/mine", False)) == 0
+
+
+def test_a_session_is_for_who_knows_its_password(service: Service) -> None:
+    peer = Peer(service)
+    assert Peer(service, peer.session_id, b"x" * 16).has_left
+    assert not peer.has_left
+    assert peer.ask(kazoo.Exists("/", False)) == 0
+
+
+def test_a_closed_session_takes_its_nodes_along(service: Service) -> None:
+    peer, other = Peer(service), Peer(service)
+    peer.create("/mine", 1)
+    other.ask(kazoo.Exists("/mine", True))
+    peer.send(Op.CLOSE_SESSION, b"", 2)
+    assert peer.heard() == [0, 0]
+    assert peer.has_left
+    assert other.heard() == [0, (DELETED, "/mine")]
+    peer.send(Op.PING, b"", -2)
+    assert peer.heard() == [], "nobody is there any more"
+
+
+def test_a_multi_that_fails_says_where(service: Service) -> None:
+    peer = Peer(service)
+    operations = [
+        kazoo.Create("/a", b"", OPEN_ACL_UNSAFE, 0),
+        kazoo.CheckVersion("/b", 0),
+        kazoo.Delete("/a", -1),
+    ]
+    transaction = kazoo.Transaction(operations)
+    assert peer.ask(transaction) == 0
+    names = [type(each).__name__ for each in kazoo.Transaction.deserialize(peer.told[-1], 20)]
+    assert names == ["RolledBackError", "NoNodeError", "RuntimeInconsistency"]
+    # The same of an item that could never be done.
+    peer.ask(kazoo.Transaction([operations[0], kazoo.Delete("a", -1), operations[2]]))
+    names = [type(each).__name__ for each in kazoo.Transaction.deserialize(peer.told[-1], 20)]
+    assert names == ["RolledBackError", "BadArgumentsError", "RuntimeInconsistency"]
+    assert peer.ask(kazoo.Exists("/a", False)) == -101
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "error"),
+    [
+        (99, b"", -6),
+        (Op.MULTI, struct.pack("!iBi", 15, 0, -1), -6),
+        (Op.GET_DATA, b"", -5),
+        (Op.MULTI, b"\0", -5),
+        (Op.MULTI_READ, struct.pack("!iBi", 4, 0, -1), -5),
+        (Op.SET_WATCHES, struct.pack("!qi", 0, 1 << 30), -5),
+        (Op.EXISTS, kazoo.write_string("no/path") + b"\0", -8),
+        (Op.SET_ACL, kazoo.write_string("/") + struct.pack("!ii", 0, -1), -114),
+    ],
+)
+def test_bad_requests_are_answered(service: Service, kind: int, body: bytes, error: int) -> None:
+    peer = Peer(service)
+    peer.send(kind, body)
+    assert peer.heard() == [error]
+    assert peer.ask(kazoo.Exists("/", False)) == 0
+
+
+def test_bad_requests_that_cannot_be_answered(service: Service) -> None:
+    peer = Peer(service)
+    with pytest.raises(Malformed):
+        service.take(peer.client, b"\0\0\0", 0.0)
+    with pytest.raises(Malformed, match="it has seen transaction 1000"):
+        Peer(service, seen=1000)
+    with pytest.raises(Malformed):
+        service.connect(Client(peer.told.append, lambda: None), b"short", 0.0)
+
+
+def test_nobody_logs_in(service: Service) -> None:
+    peer = Peer(service)
+    assert peer.ask(kazoo.Auth(0, "digest", "user:password")) == -115
+    assert peer.has_left
+
+
+def test_watches_have_a_bound(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "WATCHES_MAX", 2)
+    peer = Peer(service)
+    for path in ("/a", "/b", "/a"):
+        assert peer.ask(kazoo.Exists(path, True)) == -101
+    assert not peer.has_left
+    peer.ask(kazoo.Exists("/c", True))
+    assert peer.has_left
+
+
+def test_many_reads_have_a_bound(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "ANSWER_BYTES_MAX", 1000)
+    peer = Peer(service)
+    peer.ask(kazoo.Create("/a", b"x" * 300, OPEN_ACL_UNSAFE, 0))
+    one = struct.pack("!iBi", 4, 0, -1) + kazoo.write_string("/a") + b"\0"
+    end = struct.pack("!iBi", -1, 1, -1)
+    peer.send(Op.MULTI_READ, one * 2 + end)
+    peer.send(Op.MULTI_READ, one * 3 + end)
+    assert peer.heard() == [0, 0, -5]
+
+
+def test_what_was_rolled_back_of_an_ended_session_ends_later(service: Service) -> None:
+    peer, other = Peer(service), Peer(service)
+    peer.create("/mine", 1)
+    service.commit()
+    peer.send(Op.CLOSE_SESSION, b"")
+    service.rollback()
+    assert other.ask(kazoo.Exists("/mine", False)) == 0
+    service.expire(0.0)
+    assert other.ask(kazoo.Exists("/mine", False)) == -101
+    service.commit()
+    assert not service.is_changed
