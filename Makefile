@@ -96,7 +96,7 @@ docs: $(STAMPS)/lint-tools ## rewrite the pages of docs/, and the signatures, th
 	$(BIN)/python -m ottla.client.sync_stub
 	$(BIN)/python -m ottla.client.aio_stub
 
-# CLUSTER_ARGS="--zookeeper HOST:PORT" where there is no Java.
+# CLUSTER_ARGS="--zookeeper HOST:PORT" for a ZooKeeper that is there.
 cluster: $(STAMPS)/build ## three brokers: one is killed, and every acknowledged record is looked for
 	@$(BIN)/python -m ottla.local_cluster.demo $(CLUSTER_ARGS)
 

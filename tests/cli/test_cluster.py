@@ -14,14 +14,11 @@ import pytest
 
 from ottla.local_cluster import running
 from ottla.local_cluster.state import existing, load
-from tests.peers.apache import need_java
 from tests.peers.ports import free_port as any_free_port
-from tests.peers.skips import module
 from tests.support.waiting import eventually
 
 from .conftest import Ottla
 
-pytestmark = [pytest.mark.java, pytest.mark.zookeeper]
 #: Fast ends of sessions, and leaders that stay where a test has brought them.
 QUICK = ("--set", "zookeeper.session.timeout.ms=4000", "--set", "auto.leader.rebalance.enable=false")
 
@@ -44,13 +41,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_cluster_of_its_own(ottla: Ottla, folder: Path) -> None:
-    """With the ZooKeeper of PySpark's jars: started, hurt, resumed, grown, stopped, and started again with its data."""
-    need_java()
-    module("spark", "pyspark")
+    """With a tree of its own: started, hurt, resumed, grown, stopped, and started again with its data."""
     at = ("--dir", str(folder))
     first = ports(4)
     started = ottla("cluster", "start", "3", "--port", str(first), *QUICK, *at).out.splitlines()
-    assert re.fullmatch(r"started ZooKeeper at 127\.0\.0\.1:\d+", started[0])
+    assert re.fullmatch(r"started the coordination tree at 127\.0\.0\.1:\d+, as a ZooKeeper .*", started[0])
     assert started[1:4] == [f"started broker {i} at 127.0.0.1:{first + i - 1}" for i in (1, 2, 3)]
     bootstrap = existing(folder).bootstrap
     assert started[4] == f"3 brokers at {bootstrap}, with data and logs in {folder}"
@@ -70,7 +65,7 @@ def test_a_cluster_of_its_own(ottla: Ottla, folder: Path) -> None:
     before = one_of(ottla, *at)
     led = {row["id"] for row in before["brokers"] if row["leaders"]}  # type: ignore[attr-defined]
     stopped = ottla("cluster", "stop", *at).out.splitlines()
-    assert stopped == [*(f"stopped broker {i}" for i in (1, 2, 3, 4)), "stopped ZooKeeper"]
+    assert stopped == [*(f"stopped broker {i}" for i in (1, 2, 3, 4)), "stopped the coordination tree"]
     for number in (1, 2, 3, 4):
         log = (folder / f"broker-{number}" / "log.txt").read_text()
         assert log.rstrip().endswith("ottla: stopped"), "a clean end"
@@ -90,6 +85,8 @@ def one_of(ottla: Ottla, *arguments: str) -> dict[str, object]:
     return found
 
 
+@pytest.mark.java
+@pytest.mark.zookeeper
 def test_status_of_a_cluster_that_is_hurt(
     ottla: Ottla, folder: Path, zookeeper: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +139,8 @@ def test_status_of_a_cluster_that_is_hurt(
     assert missing.startswith("Error: cannot see the cluster: no broker answers at ")
 
 
+@pytest.mark.java
+@pytest.mark.zookeeper
 def test_wrong_input_changes_nothing(ottla: Ottla, folder: Path, zookeeper: str) -> None:
     at = ("--dir", str(folder))
 
@@ -172,6 +171,8 @@ def test_wrong_input_changes_nothing(ottla: Ottla, folder: Path, zookeeper: str)
     assert (folder / "cluster.json").read_text() == before
 
 
+@pytest.mark.java
+@pytest.mark.zookeeper
 def test_a_broker_that_does_not_start_is_explained_and_nothing_is_left(
     ottla: Ottla, folder: Path, zookeeper: str
 ) -> None:
@@ -185,6 +186,8 @@ def test_a_broker_that_does_not_start_is_explained_and_nothing_is_left(
     assert [broker.runs for broker in existing(folder).brokers] == [True, False, False], "what ran before still does"
 
 
+@pytest.mark.java
+@pytest.mark.zookeeper
 def test_only_processes_of_its_own_are_ended(ottla: Ottla, folder: Path, zookeeper: str) -> None:
     """The file names a process by its start: when the number is another's, that one is left alone."""
     at = ("--dir", str(folder))

@@ -43,7 +43,7 @@ directory_option = click.option(
     "--zookeeper",
     metavar="HOST:PORT/chroot",
     callback=zookeeper_servers,
-    help="The cluster is in this ZooKeeper. Default: one is started, of the jars that PySpark brings.",
+    help="The cluster is in this ZooKeeper. Default: a coordination tree is started, which is for laptops and tests.",
 )
 @click.option(
     "--port",
@@ -100,7 +100,7 @@ def _check_settings(settings: dict[str, str]) -> None:
 @directory_option
 @click.option("--kill", is_flag=True, help="Kill them (SIGKILL), to see what a cluster does then.")
 def stop(brokers: tuple[int, ...], directory: str, kill: bool) -> None:
-    """Stop brokers that `ottla cluster start` has started: those with an ID, or all and their ZooKeeper.
+    """Stop brokers that `ottla cluster start` has started: those with an ID, or all and their tree.
 
     Others lead before a broker ends. Data are kept: `ottla cluster start` goes on with them.
     """

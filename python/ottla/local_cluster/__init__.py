@@ -1,10 +1,11 @@
-"""A cluster on this machine, to try things out: brokers as processes of their own, and a ZooKeeper where none is given.
+"""A cluster on this machine, to try things out: brokers as processes of their own, and a coordination tree as another
+where no ZooKeeper is given.
 
 | module       | part                                                                                              |
 |--------------|---------------------------------------------------------------------------------------------------|
 | `state`      | the file that says what belongs to a cluster: ports, settings, and the processes that were started |
 | `processes`  | starting a process, knowing it again by its number and its start, ending it                       |
-| `zookeeper`  | a ZooKeeper of PySpark's jars                                                                      |
+| `tree`       | the coordination tree, where no ZooKeeper is given                                                 |
 | `running`    | start, stop, and what runs                                                                         |
 | `demo`       | `make cluster`: three brokers, one of which is killed                                              |
 
@@ -13,7 +14,7 @@ Everything of a cluster is in one directory, in which it can be started again:
     cluster.json            the state
     broker-1/data           log.dirs of broker 1
     broker-1/log.txt        what it said
-    zookeeper/              the same of a ZooKeeper of its own
+    tree/                   the same of a tree of its own
 """
 
 

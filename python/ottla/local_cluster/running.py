@@ -1,4 +1,4 @@
-"""Starting and stopping the brokers of a local cluster, and the ZooKeeper that belongs to it.
+"""Starting and stopping the brokers of a local cluster, and the tree that belongs to it.
 
 Each step is in the file before the next is done, so that a command which is interrupted leaves nothing behind that a
 later one does not know.
@@ -18,7 +18,7 @@ from ottla.client.blocking import BlockingConnection
 from ottla.config.usual import usual_settings
 from ottla.errors import ProtocolError
 from ottla.kafka import NO_LEADER
-from ottla.local_cluster import LocalClusterError, zookeeper
+from ottla.local_cluster import LocalClusterError, tree
 from ottla.local_cluster.processes import Process, launch, send, wait_until
 from ottla.local_cluster.state import FILE, LocalBroker, LocalCluster, Server, alone, existing, load
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -64,7 +64,7 @@ def start(
             _changed(cluster, count, settings or {})
         begun: list[Server] = []
         try:
-            _start_zookeeper(cluster, begun, say)
+            _start_tree(cluster, begun, say)
             _start_brokers(cluster, begun, say)
         except BaseException:
             _end(cluster, [one for one in begun if isinstance(one, LocalBroker)], signal.SIGTERM)
@@ -78,7 +78,7 @@ def start(
 def stop(
     directory: Path, broker_ids: Collection[int] = (), *, kill: bool = False, say: Say = lambda line: None
 ) -> LocalCluster:
-    """Stops brokers cleanly, all unless some are named, and after all of them a ZooKeeper of the cluster's own. With
+    """Stops brokers cleanly, all unless some are named, and after all of them a tree of the cluster's own. With
     `kill` they are killed (SIGKILL). Processes that were not started here are left alone.
 
     Raises LocalClusterError, OSError.
@@ -102,7 +102,7 @@ def stop(
         own = cluster.own_zookeeper
         if not broker_ids and own is not None and own.runs:
             _end(cluster, [own], signal.SIGKILL if kill else signal.SIGTERM)
-            say("stopped ZooKeeper")
+            say("stopped the coordination tree")
         return cluster
 
 
@@ -114,14 +114,11 @@ def _made(
     for number in range(1, count + 1):
         _add_broker(cluster, number, first + number - 1)
     if given_zookeeper is None:
-        # What is missing is said before anything is written.
-        zookeeper.find_java()
-        zookeeper.find_jars()
         taken = {broker.port for broker in cluster.brokers}
         free = (one for one in range(ZOOKEEPER_PORT, ZOOKEEPER_PORT + PORTS_TRIED) if one not in taken and is_free(one))
         chosen = next(free, None)
         if chosen is None:
-            raise LocalClusterError(f"no port from {ZOOKEEPER_PORT} on is free for ZooKeeper")
+            raise LocalClusterError(f"no port from {ZOOKEEPER_PORT} on is free for the coordination tree")
         cluster.own_zookeeper = Server(chosen)
         cluster.zookeeper = cluster.own_zookeeper.address
     _need_ports(cluster.brokers, is_new=True)
@@ -188,20 +185,21 @@ def is_free(port: int) -> bool:
     return False
 
 
-def _start_zookeeper(cluster: LocalCluster, begun: list[Server], say: Say) -> None:
+def _start_tree(cluster: LocalCluster, begun: list[Server], say: Say) -> None:
     own = cluster.own_zookeeper
     if own is None or own.runs:
         return
+    tree.check_not_former(cluster.directory)
     _need_ports([own])
-    directory = cluster.directory / "zookeeper"
+    directory = cluster.directory / "tree"
     directory.mkdir(exist_ok=True)
     log = directory / "log.txt"
     since = _size(log)
-    own.process = zookeeper.launch_zookeeper(directory, own.port, log)
+    own.process = tree.launch_tree(directory, own.port, log)
     begun.append(own)
     cluster.save()
-    _wait_ready("ZooKeeper", own, log, since, lambda: zookeeper.answers(own.port))
-    say(f"started ZooKeeper at {own.address}")
+    _wait_ready("the coordination tree", own, log, since, lambda: tree.answers(own.port))
+    say(f"started the coordination tree at {own.address}, as a ZooKeeper for laptops and tests")
 
 
 def _start_brokers(cluster: LocalCluster, begun: list[Server], say: Say) -> None:

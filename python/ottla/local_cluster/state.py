@@ -4,8 +4,9 @@
      "own_zookeeper": {"port": 2181, "process": {"pid": 4711, "started": "..."}},
      "brokers": [{"id": 1, "port": 9092, "process": {"pid": 4712, "started": "..."}}, ...]}
 
-`zookeeper` is what brokers are told. `own_zookeeper` is null where it was given. `process` is null for what was
-stopped. A process that has ended by itself stays in the file: whether it runs is asked of the system.
+`zookeeper` is what brokers are told. `own_zookeeper` is the server of the cluster's own tree, null where a ZooKeeper
+was given. `process` is null for what was stopped. A process that has ended by itself stays in the file: whether it runs
+is asked of the system.
 """
 
 from __future__ import annotations

@@ -13,6 +13,9 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.recipe.watchers import ChildrenWatch
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
+from ottla.coordination.digest_md5 import User
+from ottla.coordination.tree import LoginRefused
+from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.coordination.proxy import LossyProxy
 from tests.coordination.served import ServedTree
 from tests.support.waiting import PATIENCE_S, eventually
@@ -49,6 +52,12 @@ def test_rules_that_would_not_be_kept_are_refused(served: ServedTree, clients: C
         client.create("/a", acl=[make_digest_acl("user", "secret", all=True)])
     with pytest.raises(exceptions.AuthFailedError):
         client.add_auth("digest", "user:secret")
+
+
+@pytest.mark.trio
+async def test_a_broker_that_is_somebody_hears_that_nobody_is_known(served: ServedTree) -> None:
+    with pytest.raises(LoginRefused, match="knows no users"):
+        await ZooKeeperTree.connect(served.address, user=User("kafka", "secret", "here"))
 
 
 def test_transactions(served: ServedTree, clients: Clients) -> None:
