@@ -233,6 +233,32 @@ def test_watches_have_a_bound(service: Service, monkeypatch: pytest.MonkeyPatch)
     assert peer.has_left
 
 
+def data_of(peer: Peer, path: str) -> bytes | None:
+    peer.ask(kazoo.GetData(path, None))
+    found: bytes | None = kazoo.GetData.deserialize(peer.told[-1], 20)[0]
+    return found
+
+
+def test_null_and_empty_are_two(service: Service) -> None:
+    """Kafka takes empty data for damaged JSON, and kazoo's recipes fail on null."""
+    peer = Peer(service)
+    for path, data in (("/null", None), ("/empty", b"")):
+        peer.ask(kazoo.Create(path, data, OPEN_ACL_UNSAFE, 0))
+        assert data_of(peer, path) == data
+        many = struct.pack("!iBi", 4, 0, -1) + kazoo.write_string(path) + b"\0" + struct.pack("!iBi", -1, 1, -1)
+        peer.send(Op.MULTI_READ, many)
+        assert kazoo.read_buffer(peer.told[-1], 29)[0] == data
+        for other in (b"x", None, b"", data):
+            peer.ask(kazoo.SetData(path, other, -1))
+            assert data_of(peer, path) == other
+    peer.ask(kazoo.Delete("/empty", -1))
+    assert len(service._empty) == 0
+    peer.ask(kazoo.Transaction([kazoo.Create("/empty", b"", OPEN_ACL_UNSAFE, 1), kazoo.SetData("/null", b"", -1)]))
+    assert (data_of(peer, "/empty"), data_of(peer, "/null")) == (b"", b"")
+    peer.send(Op.CLOSE_SESSION, b"")
+    assert len(service._empty) == 1, "the ephemeral one is gone"
+
+
 def test_many_reads_have_a_bound(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "ANSWER_BYTES_MAX", 1000)
     peer = Peer(service)

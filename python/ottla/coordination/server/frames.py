@@ -160,11 +160,14 @@ class Reader:
         return self._number(_LONG)
 
     def boolean(self) -> bool:
-        return self.data(length=1) != b"\0"
+        return self._bytes(1) != b"\0"
 
-    def data(self, length: int | None = None) -> bytes:
-        """A buffer; empty for null. With `length`, so many bytes without a length before them."""
-        size = max(self.int32(), 0) if length is None else length
+    def data(self) -> bytes | None:
+        """A buffer; None for null."""
+        size = self.int32()
+        return None if size < 0 else self._bytes(size)
+
+    def _bytes(self, size: int) -> bytes:
         found = self._frame[self._at : self._at + size]
         if len(found) < size:
             raise Malformed(f"{size} bytes where {len(found)} are left")
@@ -174,7 +177,7 @@ class Reader:
     def text(self) -> str:
         """A string; empty for null."""
         try:
-            return self.data().decode()
+            return (self.data() or b"").decode()
         except UnicodeDecodeError as error:
             raise Malformed(str(error)) from None
 
@@ -210,7 +213,7 @@ class Connect(NamedTuple):
         """Raises Malformed. The protocol's version is not looked at, nor what follows the password in newer ones."""
         reader = Reader(frame)
         reader.int32()
-        return cls(reader.int64(), reader.int32(), reader.int64(), reader.data())
+        return cls(reader.int64(), reader.int32(), reader.int64(), reader.data() or b"")
 
 
 def path_of(reader: Reader, *, is_sequential: bool = False, path: str | None = None) -> str:
@@ -222,7 +225,15 @@ def path_of(reader: Reader, *, is_sequential: bool = False, path: str | None = N
     return found
 
 
-def operation(kind: int, reader: Reader) -> Operation:
+class Change(NamedTuple):
+    """An operation that may be an item of a multi, and its type. `is_null`: its data, which are empty, are null."""
+
+    kind: int
+    operation: Operation
+    is_null: bool = False
+
+
+def change(kind: int, reader: Reader) -> Change:
     """A change, by itself or in a multi. Raises Malformed; Refused after the whole of it was read."""
     if kind in (Op.CREATE, Op.CREATE_2):
         path, data, rules, flags = reader.text(), reader.data(), reader.rules(), reader.int32()
@@ -230,14 +241,15 @@ def operation(kind: int, reader: Reader) -> Operation:
             raise Refused(Code.BAD_ARGUMENTS)
         path_of(reader, is_sequential=bool(flags & 2), path=path)
         check_rules(rules)
-        return Create(path, data, ephemeral=bool(flags & 1), sequential=bool(flags & 2))
+        create = Create(path, data or b"", ephemeral=bool(flags & 1), sequential=bool(flags & 2))
+        return Change(kind, create, data is None)
     path = reader.text()
-    data = reader.data() if kind == Op.SET_DATA else b""
+    data = reader.data() if kind == Op.SET_DATA else None
     version = reader.int32()
     path_of(reader, path=path)
     if kind == Op.SET_DATA:
-        return Set(path, data, version)
-    return Delete(path, version) if kind == Op.DELETE else Check(path, version)
+        return Change(kind, Set(path, data or b"", version), data is None)
+    return Change(kind, Delete(path, version) if kind == Op.DELETE else Check(path, version))
 
 
 def check_rules(rules: Sequence[Rule]) -> None:
@@ -250,7 +262,10 @@ def int32(value: int) -> bytes:
     return _SIZE.pack(value)
 
 
-def data(value: bytes) -> bytes:
+def data(value: bytes | None) -> bytes:
+    """A buffer; null for None."""
+    if value is None:
+        return _SIZE.pack(-1)
     return _SIZE.pack(len(value)) + value
 
 

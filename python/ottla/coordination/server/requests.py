@@ -13,7 +13,8 @@ from typing import Final
 
 from ottla.coordination.database import TreeDatabase
 from ottla.coordination.server import frames
-from ottla.coordination.server.frames import Code, Connect, Malformed, Op, Reader, Refused
+from ottla.coordination.server.empty import EmptyNodes
+from ottla.coordination.server.frames import Change, Code, Connect, Malformed, Op, Reader, Refused
 from ottla.coordination.server.sessions import Session, Sessions
 from ottla.coordination.tree import (
     Check,
@@ -60,6 +61,7 @@ class Service:
         self.database = database
         self.sessions: Sessions[Client] = Sessions()
         self._watches = Watches()
+        self._empty = EmptyNodes()
         self._clients: dict[int, Client] = {}
         #: Sessions that are over and whose nodes may still be in the file, until that is committed.
         self._over: set[int] = set()
@@ -179,8 +181,8 @@ class Service:
             case Op.EXISTS | Op.GET_DATA | Op.GET_CHILDREN | Op.GET_CHILDREN_2:
                 return self._read(client, kind, reader)
             case Op.CREATE | Op.CREATE_2 | Op.DELETE | Op.SET_DATA | Op.CHECK:
-                operation = frames.operation(kind, reader)
-                return self._changed(kind, operation, self._change([operation], session)[0])
+                change = frames.change(kind, reader)
+                return self._changed(change, self._change([change], session)[0])
             case Op.MULTI:
                 return self._multi(session, reader)
             case Op.MULTI_READ:
@@ -213,38 +215,45 @@ class Service:
         if watched:
             self._arm(client, path, children=kind != Op.GET_DATA)
         if kind == Op.GET_DATA:
-            return frames.data(node.data) + frames.stat(node.stat)
+            return frames.data(self._empty.data(path, node)) + frames.stat(node.stat)
         names = frames.texts(self.database.children(path))
         return names + frames.stat(node.stat) if kind == Op.GET_CHILDREN_2 else names
 
-    def _change(self, operations: list[Operation], session: Session[Client]) -> list[object]:
-        results, events = self.database.multi(operations, session.id)
+    def _change(self, changes: list[Change], session: Session[Client]) -> list[object]:
+        results, events = self.database.multi([change.operation for change in changes], session.id)
+        for change, result in zip(changes, results, strict=True):
+            if isinstance(change.operation, Create | Set):
+                path = result if isinstance(result, str) else change.operation.path
+                is_empty = not change.operation.data and not change.is_null
+                self._empty.wrote(path, self.database.zxid, is_empty=is_empty)
         self._fire(events)
         return results
 
-    def _changed(self, kind: int, operation: Operation, result: object) -> bytes:
+    def _changed(self, change: Change, result: object) -> bytes:
         """The body of the answer to one change by itself."""
-        if isinstance(operation, Check):
-            return frames.stat(self.database.get(operation.path).stat)
-        done = _done(operation, result)
-        return done + frames.stat(self.database.get(str(result)).stat) if kind == Op.CREATE_2 else done
+        if isinstance(change.operation, Check):
+            return frames.stat(self.database.get(change.operation.path).stat)
+        done = _done(change.operation, result)
+        return done + frames.stat(self.database.get(str(result)).stat) if change.kind == Op.CREATE_2 else done
 
     def _multi(self, session: Session[Client], reader: Reader) -> bytes:
         kinds: list[int] = []
         try:
-            operations = [*self._operations(reader, kinds)]
-            results = self._change(operations, session)
+            changes = [*self._items(reader, kinds)]
+            results = self._change(changes, session)
         except Refused as refused:
             if refused.index is None:
                 raise
             return _failed(len(kinds), refused.index, refused.code)
         except TreeError as error:
             return _failed(len(kinds), error.index or 0, frames.CODES[type(error)])
-        items = zip(kinds, operations, results, strict=True)
-        answers = (frames.item(kind) + _done(operation, result) for kind, operation, result in items)
+        answers = (
+            frames.item(change.kind) + _done(change.operation, result)
+            for change, result in zip(changes, results, strict=True)
+        )
         return b"".join((*answers, frames.END))
 
-    def _operations(self, reader: Reader, kinds: list[int]) -> Iterator[Operation]:
+    def _items(self, reader: Reader, kinds: list[int]) -> Iterator[Change]:
         """The items of a multi, whose types are put into `kinds`. All are read, then the first wrong one is Refused."""
         wrong: Refused | None = None
         while (kind := reader.item()) is not None:
@@ -252,7 +261,7 @@ class Service:
                 raise Refused(Code.UNIMPLEMENTED)
             kinds.append(kind)
             try:
-                yield frames.operation(kind, reader)
+                yield frames.change(kind, reader)
             except Refused as refused:
                 wrong = wrong or Refused(refused.code, len(kinds) - 1)
         if wrong is not None:
@@ -275,7 +284,7 @@ class Service:
             else:
                 is_data = kind == Op.GET_DATA
                 body = (
-                    frames.data(node.data) + frames.stat(node.stat)
+                    frames.data(self._empty.data(path, node)) + frames.stat(node.stat)
                     if is_data
                     else frames.texts(self.database.children(path))
                 )
@@ -326,6 +335,8 @@ class Service:
 
     def _fire(self, events: Iterable[WatchEvent]) -> None:
         for event in events:
+            if event.kind is EventKind.DELETED:
+                self._empty.deleted(event.path)
             # A client with both watches of a node hears once that it is gone.
             for key in dict.fromkeys(one.session_id for one in self._watches.fired(event)):
                 client = self._clients[key]
