@@ -64,19 +64,25 @@ def test_it_listens_to_this_machine_alone(served: ServedTree) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent",
+    ("sent", "why"),
     [
-        struct.pack("!i", -1),
-        struct.pack("!i", 0),
-        struct.pack("!i", FRAME_BYTES_MAX + 1),
-        struct.pack("!i", 4) + b"none",
-        b"GET / HTTP/1.1\r\n\r\n",
+        (struct.pack("!i", -1), "a frame of -1 bytes"),
+        (struct.pack("!i", 0), "a frame of 0 bytes"),
+        (struct.pack("!i", FRAME_BYTES_MAX + 1), "a frame of 1048576 bytes"),
+        (struct.pack("!i", 4) + b"none", "unpack_from requires a buffer"),
+        (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes"),
     ],
 )
 @pytest.mark.parametrize("has_session", [False, True])
 def test_what_is_no_frame_costs_its_connection_alone(
-    served: ServedTree, clients: Clients, sent: bytes, has_session: bool
+    served: ServedTree,
+    clients: Clients,
+    caplog: pytest.LogCaptureFixture,
+    sent: bytes,
+    why: str,
+    has_session: bool,
 ) -> None:
+    caplog.set_level(logging.INFO, "ottla.coordination.server")
     states: list[str] = []
     client = clients(served.address)
     client.add_listener(states.append)
@@ -85,6 +91,7 @@ def test_what_is_no_frame_costs_its_connection_alone(
             raw.begin()
         raw.socket.sendall(sent)
         assert raw.is_closed()
+    assert f"a connection is closed: {why}" in caplog.text
     assert client.exists("/") is not None
     assert states == []
 
