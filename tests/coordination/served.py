@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -18,8 +19,9 @@ from tests.support.waiting import PATIENCE_S
 class ServedTree:
     """Serves the file at `path` within a `with` block. Starting it again on the file is a restart of the server."""
 
-    def __init__(self, path: Path, port: int = 0) -> None:
+    def __init__(self, path: Path, port: int = 0, *, clock: trio.abc.Clock | None = None) -> None:
         self._path = path
+        self._clock = clock
         self.port = port
         self.listener: Listener
         self._started: Future[int] = Future()
@@ -44,6 +46,10 @@ class ServedTree:
         if self._failure is not None:
             raise self._failure
 
+    def soon(self, call: Callable[[], object]) -> None:
+        """Calls it on the server's loop."""
+        self._token.run_sync_soon(call)
+
     def failed(self) -> BaseException:
         """Waits until the server has ended by itself, and returns why."""
         self._thread.join(PATIENCE_S)
@@ -53,7 +59,7 @@ class ServedTree:
 
     def _run(self) -> None:
         try:
-            trio.run(self._serve)
+            trio.run(self._serve, clock=self._clock)
         except BaseException as error:
             if self._started.done():
                 self._failure = error

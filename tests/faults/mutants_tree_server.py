@@ -59,6 +59,13 @@ MUTANTS = (
         pytest=(f"{_LIVED}test_a_session_goes_over_to_a_client_that_knows_its_password",),
     ),
     Mutant(
+        "tree-server.a-server-that-stood-still-ends-sessions",
+        _LISTENER,
+        "                self.service.sessions.stood_still(late)\n",
+        "",
+        pytest=(f"{_LISTENED}test_a_server_that_stood_still_ends_no_session",),
+    ),
+    Mutant(
         "tree-server.a-client-that-does-not-read-fills-the-memory",
         _LISTENER,
         "if self._ends or self._unread > UNREAD_BYTES_MAX or (frame := self._next(received)) is None:",

@@ -28,8 +28,9 @@ SETTINGS = {
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
     """Two brokers of Ottla's."""
+    monkeypatch.setattr(running, "ZOOKEEPER_PORT", free_port())  # another test may take the usual one
     folder = tmp_path / "cluster"
     try:
         while True:

@@ -7,11 +7,13 @@ import socket
 import sqlite3
 import struct
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol import serialization as kazoo
+from trio.testing import MockClock
 
 from ottla.coordination.server import listener
 from ottla.coordination.server.frames import FRAME_BYTES_MAX, Op
@@ -171,6 +173,17 @@ def test_a_mistake_of_ours_costs_one_connection(
         assert raw.is_closed()
     assert "a request failed" in caplog.text
     assert client.exists("/") is not None
+
+
+def test_a_server_that_stood_still_ends_no_session(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It computes for a hundred seconds, and hears the client's ping after that."""
+    clock = MockClock(rate=1.0)
+    with ServedTree(tmp_path / "tree", clock=clock) as served, Raw(served.port) as raw:
+        raw.begin()
+        served.soon(lambda: clock.jump(100.0))
+        eventually("it has looked for the ends of sessions", lambda: "stood still for 99" in caplog.text)
+        raw.frame(struct.pack("!ii", -2, Op.PING))
+        assert struct.unpack("!iiqi", raw.read(20)) == (16, -2, 0, 0)
 
 
 def no_room() -> sqlite3.OperationalError:

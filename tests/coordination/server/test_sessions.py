@@ -16,6 +16,14 @@ def test_a_session_lives_while_it_is_heard() -> None:
     assert sessions.over(109.0) == [one]
 
 
+def test_no_session_is_over_because_nobody_could_be_heard() -> None:
+    sessions: Sessions[str] = Sessions()
+    session = sessions.begin(1, 5_000, "one", 100.0)
+    sessions.stood_still(20.0)
+    assert sessions.over(124.9) == []
+    assert sessions.over(125.0) == [session]
+
+
 def test_timeouts_have_bounds() -> None:
     sessions: Sessions[str] = Sessions()
     assert [sessions.begin(number, ms, "", 0.0).timeout_ms for number, ms in enumerate((-1, 5_000, 1 << 30))] == [

@@ -270,7 +270,12 @@ class Listener:
 
     async def _expire(self) -> None:
         while True:
-            await trio.sleep(LOOK_S)
+            due = trio.current_time() + LOOK_S
+            await trio.sleep_until(due)
+            if (late := trio.current_time() - due) > LOOK_S:
+                # The process was stopped, or computed: what clients said meanwhile is not read yet.
+                logger.warning("the coordination tree stood still for %.1f s", late)
+                self.service.sessions.stood_still(late)
             self.do(self.service.expire)
             self._is_wanted.set()
 

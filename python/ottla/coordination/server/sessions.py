@@ -77,6 +77,11 @@ class Sessions(Generic[C]):
         """The sessions whose timeouts have passed. They are not ended by this."""
         return [session for session in self._by_id.values() if session.ends_at <= now]
 
+    def stood_still(self, seconds: float) -> None:
+        """Nobody could be heard for so long: no session is over because of that."""
+        for session in self._by_id.values():
+            session.ends_at += seconds
+
 
 def _bounded(timeout_ms: int) -> int:
     return min(max(timeout_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX)
