@@ -30,6 +30,8 @@ BROKERS = ("broker", "controller", "coordination", "group", "metrics", "net", "r
 #: Functions that may, as file::function, and why.
 OTHERS = {
     "coordination/embedded.py::sync": "there is nothing to wait for, and trio's functions are checkpoints",
+    "coordination/server/listener.py::_receive": "a process without a broker, whose bursts are counted",
+    "coordination/server/listener.py::_commit_what_changed": "others that have received something share the commit",
 }
 
 
