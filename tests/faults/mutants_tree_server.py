@@ -1,4 +1,4 @@
-"""What a client of the coordination tree's server is promised: each promise broken once."""
+"""Promises to clients of the coordination tree's server: each broken once."""
 
 from tests.faults.mutants import Mutant
 
