@@ -1,5 +1,6 @@
 """Threads beside the loop serve the connections (`OTTLA_NETWORK_THREADS`)."""
 
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -108,13 +109,16 @@ async def test_a_busy_thread_hands_connections_on(tmp_path: Path, monkeypatch: p
         assert await trio.to_thread.run_sync(produce, busy[0], "t", bytes(1_000_000)) == (0, 0)
         first = hub.threads
 
+        deadline = time.monotonic() + PATIENCE_S
+
         def talk(client: Client) -> None:
-            while not hub.moved_total:
+            while not hub.moved_total and time.monotonic() < deadline:
                 assert values(client.fetch("t")) == [bytes(1_000_000)]
 
         async with trio.open_nursery() as nursery:
             for client in busy:
                 nursery.start_soon(trio.to_thread.run_sync, talk, client)
+        assert hub.moved_total > 0
         assert [held for held, _ in hub.threads] != [held for held, _ in first]
         # It is served as before, and Python finds it.
         for offset, client in enumerate(busy, 1):
