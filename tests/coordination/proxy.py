@@ -15,6 +15,37 @@ from typing import Self
 from tests.support.waiting import PATIENCE_S
 
 
+class _Answers:
+    """Counts a server's answers in what comes of them: each has its length in front."""
+
+    def __init__(self) -> None:
+        self._length = b""
+        self._left = 0
+        #: How many of the last data ended.
+        self.ended = 0
+
+    def count(self, data: bytes, most: int) -> int:
+        """Returns how many bytes belong to the first `most` answers that end or go on in the data; all if it is
+        negative.
+        """
+        at = self.ended = 0
+        while at < len(data):
+            if not self._left:
+                if self.ended == most:
+                    return at
+                part = data[at : at + 4 - len(self._length)]
+                self._length += part
+                at += len(part)
+                if len(self._length) < 4:
+                    break
+                self._left, self._length = int.from_bytes(self._length, "big"), b""
+            part = data[at : at + self._left]
+            at += len(part)
+            self._left -= len(part)
+            self.ended += not self._left
+        return at
+
+
 class LossyProxy:
     """Relays to `target`. While `deaf`, what the server answers is thrown away; `cut` ends all connections, and
     deafness.
@@ -46,6 +77,7 @@ class LossyProxy:
         self._wake, self._woken = socket.socketpair()
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._peers: dict[socket.socket, tuple[socket.socket, bool]] = {}
+        self._answers: dict[socket.socket, _Answers] = {}
         self._late: deque[tuple[float, socket.socket, bytes]] = deque()  # when, to whom, what; nothing is its end
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._thread.start()
@@ -114,6 +146,7 @@ class LossyProxy:
         server.settimeout(None)
         for sock, peer, from_server in ((client, server, False), (server, client, True)):
             self._peers[sock] = (peer, from_server)
+            self._answers[sock] = _Answers()
             self._selector.register(sock, selectors.EVENT_READ)
 
     def _relay(self, sock: socket.socket) -> None:
@@ -125,18 +158,21 @@ class LossyProxy:
                     raise ConnectionError
                 self._selector.unregister(sock)
                 self._delay(peer, b"")
-            elif from_server and self._left == 0:
-                self._left = next(self._budgets, -1)
-                self.times_lost += 1
-                raise ConnectionError
+            elif from_server:
+                # Several answers may come at once, and one in parts.
+                heard = self._answers[sock].count(data, self._left)
+                self._forward(peer, data[:heard], from_server)
+                self._left -= self._answers[sock].ended if self._left > 0 else 0
+                if heard < len(data):
+                    self._left = next(self._budgets, -1)
+                    self.times_lost += 1
+                    raise ConnectionError
             else:
                 self._forward(peer, data, from_server)
         except OSError:
             self._close(sock)
 
     def _forward(self, peer: socket.socket, data: bytes, from_server: bool) -> None:
-        if from_server and self._left > 0:
-            self._left -= 1
         if from_server and self.deaf:
             self.lost_bytes += len(data)
             self.lost.set()
@@ -161,6 +197,7 @@ class LossyProxy:
 
     def _close(self, sock: socket.socket) -> None:
         pair = self._peers.pop(sock, None)
+        self._answers.pop(sock, None)
         if pair is not None:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(sock)
