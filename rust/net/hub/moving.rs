@@ -22,7 +22,7 @@ use super::*;
 const LOOK_US: u64 = 250_000;
 /// At most one connection leaves a thread in this time.
 const REST_US: u64 = 1_000_000;
-/// For how long one is looked for that has a good part of what is too much; then any will do.
+/// For how long only one with a good part of the difference leaves; then any one does.
 const CHOOSE_US: u64 = 500_000;
 /// Less than this is no reason to move: a tenth of a thread.
 const GAP_US: u64 = 100_000;

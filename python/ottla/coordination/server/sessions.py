@@ -32,7 +32,7 @@ class Session(Generic[C]):
     client: C | None
 
     def heard(self, now: float) -> None:
-        """Its client said something: the timeout begins anew."""
+        """Its client has spoken: the timeout begins anew."""
         self.ends_at = now + self.timeout_ms / 1000
 
 
