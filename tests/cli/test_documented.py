@@ -83,6 +83,8 @@ ELSEWHERE = {
     "admin.brokers": "Python",
     "admin.groups": "Python",
     "admin.transactions": "Python",
+    "asyncio.run": "Python",
+    "asyncio.timeout": "Python",
     "broker.faults": "Python",
     "broker.requests": "Python",
     "broker.session.timeout.ms": "of Kafka's brokers without ZooKeeper, beside which Ottla is measured",
