@@ -33,7 +33,8 @@ pub(super) struct Rest<O> {
     appended: Vec<Appended<O>>,
 }
 
-/// The threads that serve beside the loop.
+/// The threads that serve beside the loop. Their number changes while they serve.
+#[derive(Default)]
 pub struct Threads {
     stop: Arc<AtomicBool>,
     running: Running,
@@ -43,35 +44,40 @@ pub struct Threads {
 type Running = Arc<Mutex<Vec<JoinHandle<()>>>>;
 
 impl Threads {
-    /// One thread for each hub that is not the loop's. An error, and none, where the system does not give all of them.
-    pub fn start<O, T>(direct: &Arc<Direct<O>>, hubs: &Arc<Hubs<T>>) -> io::Result<Self>
+    /// Has so many threads serve from now on, or as many as the system gives; the error says why they are fewer. Without
+    /// any the loop serves.
+    pub fn serve<O, T>(
+        &self,
+        direct: &Arc<Direct<O>>,
+        hubs: &Arc<Hubs<T>>,
+        threads: usize,
+    ) -> io::Result<()>
     where
         O: Send + Sync + 'static,
         T: Send + 'static,
     {
-        let mut started = Self {
-            stop: Arc::default(),
-            running: Running::default(),
-        };
-        for place in 0..hubs.others().len() {
+        hubs.serve_by(threads, |place| {
             let seat = Seat {
                 place,
                 direct: Arc::clone(direct),
                 hubs: Arc::clone(hubs),
-                stop: Arc::clone(&started.stop),
-                running: Arc::clone(&started.running),
+                stop: Arc::clone(&self.stop),
+                running: Arc::clone(&self.running),
                 deaths: Deaths::default(),
             };
-            if let Err(error) = seat.start() {
-                started.end(hubs);
-                return Err(error);
-            }
-        }
-        Ok(started)
+            seat.start()
+        })
+    }
+
+    /// How many have not ended.
+    #[cfg(test)]
+    pub fn running(&self) -> usize {
+        let running = self.running.lock();
+        running.iter().filter(|one| !one.is_finished()).count()
     }
 
     /// Ends the threads, between two turns, and waits for that. Their hubs stay as they are.
-    pub fn end<T>(&mut self, hubs: &Hubs<T>) {
+    pub fn end<T>(&self, hubs: &Hubs<T>) {
         self.stop.store(true, Ordering::Release);
         for hub in hubs.others() {
             hub.lock().interrupt();
@@ -131,7 +137,7 @@ where
         Ok(())
     }
 
-    /// Serves the hub until it is told to stop. A death costs the connections that the hub has.
+    /// Serves the hub until it rests or all are told to stop. A death costs the connections that the hub has.
     fn run(self) {
         let mut turn = Turn::default();
         let reason = match catching(|| self.serve(&mut turn)) {
@@ -143,10 +149,10 @@ where
     }
 
     fn serve(&self, turn: &mut Turn<O>) -> io::Result<()> {
-        let Some(hub) = self.hubs.others().get(self.place) else {
+        let Some(hub) = self.hubs.other(self.place) else {
             return Ok(());
         };
-        while !self.stop.load(Ordering::Acquire) {
+        while !self.stop.load(Ordering::Acquire) && !self.hubs.rests(self.place) {
             self.direct.serve_alone(&self.hubs, hub, turn)?;
         }
         Ok(())
@@ -157,7 +163,7 @@ where
         let name = self.name();
         // Others see what it has appended, though its own clients get no answer.
         let _ = catching(|| self.direct.hand_rest(&self.hubs, &mut turn));
-        if let Some(hub) = self.hubs.others().get(self.place) {
+        if let Some(hub) = self.hubs.other(self.place) {
             let told = format!("{name}, which served it, ended with {reason}");
             let _ = catching(|| self.hubs.thread_failed(hub, &told));
         }

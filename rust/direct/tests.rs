@@ -77,7 +77,20 @@ impl Rig {
         Self::of(log, Some(folder), threads)
     }
 
+    /// The loop, with room for so many threads.
+    fn with_room(threads_max: usize) -> Self {
+        let folder = Folder::new();
+        let log = folder.open(LogConfig::default(), true);
+        Self::made(log, Some(folder), threads_max)
+    }
+
     fn of(log: Arc<Log>, folder: Option<Folder>, threads: usize) -> Self {
+        let rig = Self::made(log, folder, threads);
+        rig.beside.serve(&rig.direct, &rig.hub, threads).unwrap();
+        rig
+    }
+
+    fn made(log: Arc<Log>, folder: Option<Folder>, threads_max: usize) -> Self {
         log.begin_epoch(EPOCH).unwrap();
         let fetch = Api {
             flexible_from: fetch::FLEXIBLE_SINCE,
@@ -85,7 +98,7 @@ impl Rig {
         };
         let apis = HashMap::from([(PRODUCE, Api::plain(0, 8)), (FETCH, fetch)]);
         let (limits, connections) = (Limits::default(), ConnectionLimits::default());
-        let hub = Arc::new(Hubs::new(limits, connections, &apis, threads).unwrap());
+        let hub = Arc::new(Hubs::new(limits, connections, &apis, threads_max).unwrap());
         let port = hub
             .loops()
             .lock()
@@ -95,7 +108,7 @@ impl Rig {
         direct.limit_fetches(1 << 20, false);
         direct.let_wait(&hub, true);
         let mut rig = Self {
-            beside: Threads::start(&direct, &hub).unwrap(),
+            beside: Threads::default(),
             direct,
             hub,
             log,

@@ -165,8 +165,11 @@ pub struct Meter {
     started: Instant,
     /// By key, from `FETCH_FOLLOWER` on.
     apis: Vec<Option<Box<Api>>>,
-    /// How long turns took, in microseconds.
+    /// How long turns took, in microseconds, while the hub served.
     busy_us: u64,
+    /// Since when the hub serves, if it does, and for how long it has served before.
+    serves_since_us: Option<u64>,
+    served_us: u64,
     turn_began_us: u64,
     /// The last reading, and whether nothing worth a further one came after it.
     last_us: u64,
@@ -185,6 +188,8 @@ impl Default for Meter {
             started: Instant::now(),
             apis: Vec::new(),
             busy_us: 0,
+            serves_since_us: Some(0),
+            served_us: 0,
             turn_began_us: 0,
             last_us: 0,
             is_fresh: false,
@@ -262,12 +267,25 @@ impl Meter {
     }
 
     pub fn turn_ended(&mut self) {
-        self.busy_us += self.now_us().saturating_sub(self.turn_began_us);
+        if let Some(since_us) = self.serves_since_us {
+            let began_us = self.turn_began_us.max(since_us);
+            self.busy_us += self.now_us().saturating_sub(began_us);
+        }
     }
 
-    /// How long it was measured, and for how much of it turns ran.
+    /// The hub serves from now on, or leaves it to others: its time counts or does not.
+    pub fn counts_time(&mut self, serves: bool) {
+        let now_us = self.now_us();
+        let since_us = self.serves_since_us.take();
+        self.served_us += since_us.map_or(0, |since_us| now_us.saturating_sub(since_us));
+        self.serves_since_us = serves.then_some(now_us);
+    }
+
+    /// How long the hub has served, and for how much of it turns ran.
     pub fn busy_us(&self) -> (u64, u64) {
-        (self.now_us(), self.busy_us)
+        let since_us = self.serves_since_us;
+        let now_us = since_us.map_or(0, |since_us| self.now_us().saturating_sub(since_us));
+        (self.served_us + now_us, self.busy_us)
     }
 
     /// A request was answered.

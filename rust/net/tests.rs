@@ -1,6 +1,7 @@
 //! The hub over real sockets and real files, driven as its task drives it.
 
 mod descriptors;
+mod leaving;
 mod memory;
 mod moving;
 mod sessions;

@@ -14,6 +14,8 @@ mod request;
 mod session;
 mod tls;
 
+use std::num::NonZero;
+
 use pyo3::prelude::*;
 
 pub use completions::{Completions, Outcome};
@@ -22,6 +24,12 @@ pub use fetch_row::FetchRow;
 pub use produce::ProduceRequest;
 pub use request::Request;
 pub use tls::TlsClient;
+
+/// How many processors this process may use, by its affinity and the quota of its cgroup; at least 1.
+#[pyfunction]
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<completions::Completions>()?;
@@ -43,5 +51,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<FetchRow>()?;
     module.add_class::<tls::Tls>()?;
     module.add_class::<TlsClient>()?;
-    module.add_class::<request::Request>()
+    module.add_class::<request::Request>()?;
+    module.add_function(wrap_pyfunction!(processors, module)?)
 }

@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla._core import Disconnected
-from ottla.broker import addresses, connection_limits, identity, leaving, loggers, parts, reconfiguration, untold
+from ottla.broker import (
+    addresses,
+    connection_limits,
+    identity,
+    leaving,
+    loggers,
+    network_threads,
+    parts,
+    reconfiguration,
+    untold,
+)
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.audit.audit import Audit, kept
@@ -113,6 +123,7 @@ class Broker:
         self.log = logging.getLogger("ottla.broker")
         self._nursery = nursery
         self.server = Server(parts.hub(settings.config), disconnected=self._disconnected)
+        network_threads.serve(self.server, settings.config)
         is_measured = bool(settings.config.get_str("metrics.listener"))
         if is_measured:
             self.server.hub.measure(logs.directories.traffic)

@@ -5,10 +5,10 @@ Each function takes the broker while it is made, and uses the parts that `Broker
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla._core import Hub
+from ottla.broker import network_threads
 from ottla.broker.authentication.authentication import Authentication
 from ottla.broker.authentication.credentials import Credentials
 from ottla.broker.authentication.scram import Decoys
@@ -20,7 +20,6 @@ from ottla.broker.transactions import Directory
 from ottla.config.passwords import SECRET
 from ottla.controller.balance import Balance
 from ottla.controller.controller import Controller
-from ottla.errors import InvalidConfig
 from ottla.peers import Dialer, Fetchers, Peers
 from ottla.replication.following import Following
 from ottla.replication.isr_changes import IsrChanges
@@ -43,10 +42,6 @@ if TYPE_CHECKING:
     from ottla.replication.isr_proposals import IsrProposals
     from ottla.replication.log_manager import LogManager
     from ottla.replication.throttles import Throttles
-
-
-#: Has so many threads serve connections beside the loop, for tests. `num.network.threads` does not act yet.
-THREADS: Final = "OTTLA_NETWORK_THREADS"
 
 
 class Unfinished(Host, Protocol):
@@ -85,16 +80,8 @@ def hub(config: BrokerConfig) -> Hub:
         idle_ms=idle_ms if idle_ms >= 0 else None,
         send_buffer_bytes=_buffer(config.get_int("socket.send.buffer.bytes")),
         receive_buffer_bytes=_buffer(config.get_int("socket.receive.buffer.bytes")),
-        threads=_threads(),
+        threads_max=network_threads.most(),
     )
-
-
-def _threads() -> int:
-    """How many threads serve connections beside the loop."""
-    set_to = os.environ.get(THREADS, "0")
-    if not set_to.isdecimal():
-        raise InvalidConfig(f"the environment variable {THREADS} is {set_to!r}: it may be a number, 0 or more")
-    return int(set_to)
 
 
 def _buffer(size_bytes: int) -> int | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from ottla.broker import connection_limits, identity, secured
+from ottla.broker import connection_limits, identity, network_threads, secured
 from ottla.config.table import DYNAMIC_SETTINGS, TOPIC_SETTINGS
 from ottla.controller.same_address import Holder, holder
 from ottla.coordination.tree import ConnectionLoss, NoNode, SessionExpired
@@ -77,6 +77,9 @@ def subscribe(broker: Parts, nursery: trio.Nursery) -> None:
     def elections() -> None:
         broker.controller.allow_unclean_elections(broker.config.get_bool("unclean.leader.election.enable"))
 
+    def threads() -> None:
+        network_threads.serve(broker.server, broker.config)
+
     async def change_addresses() -> None:
         if (other := await _holder(broker)) is not None:
             # Somebody wrote it past AlterConfigs, or the other has come since.
@@ -103,6 +106,7 @@ def subscribe(broker: Parts, nursery: trio.Nursery) -> None:
     broker.settings.subscribe(["unclean.leader.election.enable"], elections)
     broker.settings.subscribe(["listeners", "advertised.listeners"], addresses)
     broker.settings.subscribe(secured.settings(broker.config), certificates)
+    broker.settings.subscribe([network_threads.SETTING], threads)
     broker.settings.subscribe(["num.replica.fetchers"], broker.following.fetchers_changed)
     broker.settings.subscribe(throttles.RATES, lambda: broker.throttles.rates_changed(broker.config))
     broker.settings.subscribe(cleaner.SETTINGS, broker.cleaner.settings_changed)

@@ -68,10 +68,10 @@ def usable(
 
 
 def changed(old: BrokerConfig, new: BrokerConfig) -> set[str]:
-    """The names of settings that have another value now."""
+    """The names of settings that have another value now, or are set where they were not, or the other way round."""
     layers = (old.dynamic_default, old.dynamic_broker, new.dynamic_default, new.dynamic_broker)
     names = {name for layer in layers for name in layer if base_setting(name) is not None}
-    return {name for name in names if old.get(name) != new.get(name)}
+    return {name for name in names if old.get(name) != new.get(name) or old.is_set(name) != new.is_set(name)}
 
 
 def check_reconfiguration(old: BrokerConfig, new: BrokerConfig) -> None:

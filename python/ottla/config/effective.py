@@ -68,6 +68,7 @@ _READ: Final = frozenset(
         "metrics.password.file",
         "metrics.security.protocol",
         "metrics.user",
+        "num.network.threads",
         "num.partitions",
         "num.replica.alter.log.dirs.threads",
         "num.recovery.threads.per.data.dir",

@@ -80,6 +80,9 @@ class Server:
         self.token = itertools.count(1).__next__
         self._stopping = False
         self._closings = Repeated(log)
+        #: How many threads serve beside this task, and whether they may.
+        self._threads = 0
+        self._runs = False
         self._scope = trio.CancelScope()
         self._drained = trio.Event()
         self._failure: BaseException | None = None
@@ -101,6 +104,25 @@ class Server:
     def stop_listening(self, name: str) -> None:
         """Closes the listeners of this name; their connections end when their requests are answered."""
         self.hub.stop_listening(name)
+
+    def serve_by(self, threads: int) -> None:
+        """Has so many threads serve beside this task, from now on or from when `run` begins. Without any, it serves.
+
+        Where the system does not give as many, those that there are serve, and a line in the log says so.
+        """
+        self._threads = threads
+        if not self._runs:
+            return
+        try:
+            self.hub.serve_beside(threads)
+        except OSError as error:
+            log.warning(
+                "%d of %d network threads serve, for the system gives no more: %s; look at its limits "
+                "(ulimit -u, and pids.max of the container), or set num.network.threads lower",
+                self.hub.serving,
+                threads,
+                error,
+            )
 
     def submit(self, start: Callable[[int], T | None], callback: Callback) -> T | None:
         """Starts work that a Rust thread may do. `start` gets the token under which the thread would report.
@@ -135,13 +157,15 @@ class Server:
         is done then, for all of them together.
         """
         self._served = served
-        self.hub.serve_beside()
+        self._runs = True
+        self.serve_by(self._threads)
         try:
             with self._scope:
                 await self._serve(handler)
             if self._failure is not None:
                 raise self._failure
         finally:
+            self._runs = False
             self.hub.close()
             while (event := self.hub.next()) is not None:
                 self._dispatch(event)

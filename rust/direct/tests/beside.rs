@@ -171,7 +171,7 @@ fn many_clients_of_one_partition() {
 
 #[test]
 fn all_connections_end_with_the_hubs() {
-    let mut rig = Rig::beside(2);
+    let rig = Rig::beside(2);
     let mut clients = [rig.connect(), rig.connect(), rig.connect()];
     eventually(|| rig.hub.figures().connections == 3);
     rig.beside.end(&rig.hub);
@@ -233,7 +233,7 @@ fn a_thread_that_dies_twice_in_a_minute_is_the_brokers_end() {
     for reason in ["one reason", "another reason"] {
         let mut client = rig.connect();
         eventually(|| rig.hub.figures().connections == 1);
-        rig.hub.others()[0].lock().fail(reason.to_owned());
+        rig.hub.other(0).unwrap().lock().fail(reason.to_owned());
         assert_eq!(client.socket.read(&mut [0]).unwrap(), 0);
         eventually(|| rig.hub.figures().connections == 0);
     }
@@ -276,4 +276,76 @@ fn idle_connections_of_all_threads_make_room() {
     assert_eq!(closed.collect::<Vec<_>>(), [&gone[..], &stays].concat());
     let last = clients.last_mut().unwrap();
     assert_eq!(last.produce(&Produce::default()), Some((0, 12)));
+}
+
+/// Clients go on while threads come and go, and each request has one answer.
+#[test]
+fn no_request_is_lost_while_the_number_of_threads_changes() {
+    let rig = Rig::with_room(4);
+    let lease = rig.grant(TERMS);
+    let is_over = AtomicBool::new(false);
+    let count = || rig.hub.serving();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..6)
+            .map(|_| {
+                let mut client = rig.connect();
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let mut answered = 0;
+                    while !is_over.load(Ordering::Relaxed) {
+                        let produced = client.produce(&Produce::default());
+                        assert!(matches!(produced, None | Some((0, _))), "{produced:?}");
+                        assert!(
+                            client
+                                .fetch(&Fetch::default())
+                                .is_some_and(|one| one.0 >= 0)
+                        );
+                        answered += 1;
+                    }
+                    answered
+                })
+            })
+            .collect();
+        for threads in [1, 4, 0, 2, 3, 1, 0, 4].repeat(4) {
+            rig.beside.serve(&rig.direct, &rig.hub, threads).unwrap();
+            assert_eq!(count(), threads);
+            let before = rig.log.end_offset();
+            eventually(|| rig.log.end_offset() > before + 40);
+            // Those that leave have no connections in the end.
+            eventually(|| {
+                let held = rig.hub.threads().into_iter().map(|(count, _)| count);
+                held.sum::<usize>() == if threads == 0 { 0 } else { clients.len() }
+            });
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let answered: i32 = clients.into_iter().map(|one| one.join().unwrap()).sum();
+        assert!(answered > 0);
+    });
+    drop(lease);
+    eventually(|| rig.hub.figures().connections == 0);
+}
+
+#[test]
+fn a_thread_that_nobody_needs_ends() {
+    let rig = Rig::with_room(2);
+    let _lease = rig.grant(TERMS);
+    rig.beside.serve(&rig.direct, &rig.hub, 2).unwrap();
+    let mut clients = [rig.connect(), rig.connect()];
+    for offset in 0..4 {
+        let produced = clients[offset % 2].produce(&Produce::default());
+        assert_eq!(produced, Some((0, offset as i64)));
+    }
+    assert_eq!(rig.beside.running(), 2);
+    rig.beside.serve(&rig.direct, &rig.hub, 1).unwrap();
+    eventually(|| rig.beside.running() == 1);
+    assert_eq!(rig.hub.threads()[0].0, 2);
+    for (client, offset) in clients.iter_mut().zip(4..) {
+        assert_eq!(client.produce(&Produce::default()), Some((0, offset)));
+    }
+    assert_eq!(rig.handed_on(), 0);
+    rig.beside.serve(&rig.direct, &rig.hub, 0).unwrap();
+    eventually(|| rig.beside.running() == 0);
+    for (client, offset) in clients.iter_mut().zip(6..) {
+        assert_eq!(client.produce(&Produce::default()), Some((0, offset)));
+    }
 }

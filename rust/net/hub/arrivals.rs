@@ -173,6 +173,7 @@ impl<T> Hub<T> {
         }
         self.unmute();
         self.relieve();
+        self.look_who_serves();
         while let Some(&Reverse((deadline, id))) = self.deadlines.peek()
             && deadline <= self.now_ms
         {
@@ -227,7 +228,8 @@ impl<T> Hub<T> {
         let muted = self.mutes.peek().map(|Reverse((until_ms, _))| *until_ms);
         let rests_until = || self.acceptor.lock().rests_until();
         let resting = (self.number == 0).then(rests_until).flatten();
-        let Some(at_ms) = [idle, tick, muted, resting].into_iter().flatten().min() else {
+        let times = [idle, tick, muted, resting, self.leaves_at_ms()];
+        let Some(at_ms) = times.into_iter().flatten().min() else {
             return;
         };
         if self.timer_at_ms.is_some_and(|set| set <= at_ms) {

@@ -1,7 +1,9 @@
-//! All hubs of a broker: the loop's, which accepts, and one for each further thread that serves.
+//! All hubs of a broker: the loop's, which accepts, and one for each further thread that serves or has served.
 //!
 //! The id of a connection names a hub, and few connections are at another ([`moving`]). A thread that answers a request
 //! takes the lock of the hub that has the connection for a moment ([`Hubs::of`]).
+
+use std::sync::OnceLock;
 
 use parking_lot::MutexGuard;
 
@@ -11,19 +13,23 @@ use crate::traffic::Topics;
 
 pub struct Hubs<T> {
     joint: Arc<Joint<T>>,
+    acceptor: Arc<Mutex<Acceptor>>,
+    shared: Arc<Shared>,
+    wakes: Vec<Arc<Wake>>,
     loops: Mutex<Hub<T>>,
-    others: Vec<Mutex<Hub<T>>>,
+    /// Each is made when its thread serves for the first time.
+    others: Vec<OnceLock<Mutex<Hub<T>>>>,
 }
 
 impl<T> Hubs<T> {
-    /// The loop's hub, and as many as `threads` beside it.
+    /// The loop's hub, which serves, and room for as many as `threads_max` beside it.
     pub fn new(
         limits: Limits,
         connections: ConnectionLimits,
         apis: &HashMap<i16, Api>,
-        threads: usize,
+        threads_max: usize,
     ) -> io::Result<Self> {
-        let count = 1 + threads.min(HUBS_MAX - 1);
+        let count = 1 + threads_max.min(HUBS_MAX - 1);
         let wakes = (0..count).map(|_| Wake::new().map(Arc::new));
         let wakes = wakes.collect::<io::Result<Vec<_>>>()?;
         let bounds = Bounds::new(limits.queued_bytes_max, limits.frame_bytes_max);
@@ -37,28 +43,90 @@ impl<T> Hubs<T> {
             supported: Supported::new(apis),
         });
         let joint = Arc::new(Joint::new(&wakes, started));
-        let new_epoll = || epoll::create(CreateFlags::CLOEXEC).map(Arc::new);
-        let first = new_epoll()?;
-        let acceptor = Acceptor::new(Arc::clone(&first), connections);
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let acceptor = Acceptor::new(Arc::clone(&epoll), connections);
         let acceptor = Arc::new(Mutex::new(acceptor));
-        let mut hubs = Vec::with_capacity(count);
-        for (number, wake) in wakes.into_iter().enumerate() {
-            let epoll = match number {
-                0 => Arc::clone(&first),
-                _ => new_epoll()?,
-            };
-            hubs.push(Mutex::new(Hub::new(
-                number,
-                (epoll, wake),
-                Arc::clone(&joint),
-                Arc::clone(&acceptor),
-                Arc::clone(&shared),
-            )?));
-        }
+        let loops = Hub::new(
+            0,
+            (epoll, Arc::clone(&wakes[0])),
+            Arc::clone(&joint),
+            Arc::clone(&acceptor),
+            Arc::clone(&shared),
+        )?;
         Ok(Self {
             joint,
-            loops: hubs.remove(0),
-            others: hubs,
+            acceptor,
+            shared,
+            wakes,
+            loops: Mutex::new(loops),
+            others: (1..count).map(|_| OnceLock::new()).collect(),
+        })
+    }
+
+    /// Has so many threads serve, at most those for which there is room; where there are none, the loop serves. `start`
+    /// starts the thread at a place. Returns the error by which fewer serve.
+    ///
+    /// Connections go from hubs that serve no more to those that do, and no request is lost. The thread of such a hub
+    /// ends after that ([`rests`](Self::rests)). Only the loop's thread calls this.
+    pub fn serve_by(
+        &self,
+        threads: usize,
+        mut start: impl FnMut(usize) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let served = self
+            .joint
+            .serving
+            .serve_by(self.others.len().min(threads), |number| {
+                self.make(number)?;
+                start(number - 1)
+            });
+        self.joint.wake_all();
+        served
+    }
+
+    /// Makes the hub of a number if there is none yet.
+    fn make(&self, number: usize) -> io::Result<()> {
+        let place = &self.others[number - 1];
+        if place.get().is_some() {
+            return Ok(());
+        }
+        let mut hub = Hub::new(
+            number,
+            (
+                Arc::new(epoll::create(CreateFlags::CLOEXEC)?),
+                Arc::clone(&self.wakes[number]),
+            ),
+            Arc::clone(&self.joint),
+            Arc::clone(&self.acceptor),
+            Arc::clone(&self.shared),
+        )?;
+        let loops = self.loops.lock();
+        hub.draining = loops.draining;
+        hub.meter = loops.meter.as_ref().map(|meter| {
+            let mut meter = meter.empty();
+            meter.counts_time(false);
+            Box::new(meter)
+        });
+        drop(loops);
+        let _ = place.set(Mutex::new(hub));
+        Ok(())
+    }
+
+    /// How many threads serve beside the loop.
+    pub fn serving(&self) -> usize {
+        self.joint.serving.threads()
+    }
+
+    /// True if the hub at a place has left, so that its thread ends. Nobody comes to it then, unless another thread is
+    /// started.
+    pub fn rests(&self, place: usize) -> bool {
+        if self.joint.serving.has(place + 1) {
+            return false;
+        }
+        self.other(place).is_none_or(|hub| {
+            // What it has to tell is told first.
+            let hub = hub.lock();
+            hub.events.is_empty() && self.joint.ends(place + 1)
         })
     }
 
@@ -67,13 +135,18 @@ impl<T> Hubs<T> {
         &self.loops
     }
 
-    /// Those of the threads beside the loop.
-    pub fn others(&self) -> &[Mutex<Hub<T>>] {
-        &self.others
+    /// Those of the threads beside the loop that serve or have served.
+    pub fn others(&self) -> impl Iterator<Item = &Mutex<Hub<T>>> {
+        self.others.iter().filter_map(OnceLock::get)
+    }
+
+    /// That of the thread at this place beside the loop.
+    pub fn other(&self, place: usize) -> Option<&Mutex<Hub<T>>> {
+        self.others.get(place)?.get()
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Mutex<Hub<T>>> {
-        std::iter::once(&self.loops).chain(&self.others)
+        std::iter::once(&self.loops).chain(self.others())
     }
 
     /// The hub of a connection, locked.
@@ -81,7 +154,7 @@ impl<T> Hubs<T> {
         loop {
             let number = self.number_of(connection);
             let other = number.checked_sub(1);
-            let hub = other.and_then(|place| self.others.get(place));
+            let hub = other.and_then(|place| self.other(place));
             let mut hub = hub.unwrap_or(&self.loops).lock();
             // It may have gone on before the lock was taken, and cannot any more.
             if self.number_of(connection) == number {
@@ -114,6 +187,12 @@ impl<T> Hubs<T> {
         self.joint.elsewhere.stand_still(false);
     }
 
+    /// Nobody moves from now on, or as before.
+    #[cfg(test)]
+    pub fn stand_still(&self, stands: bool) {
+        self.joint.elsewhere.stand_still(stands);
+    }
+
     /// Has the loop's hub hand out an event of another thread's.
     pub fn hand(&self, event: Event<T>) {
         self.joint.hand(event);
@@ -133,8 +212,13 @@ impl<T> Hubs<T> {
     pub fn measure(&self, topics: &Arc<Topics>) {
         let started = Instant::now();
         for hub in self.all() {
-            let new = || Box::new(Meter::of(Arc::clone(topics), started));
-            hub.lock().meter.get_or_insert_with(new);
+            let mut hub = hub.lock();
+            let serves = hub.moving.role != Role::Leaves;
+            hub.meter.get_or_insert_with(|| {
+                let mut meter = Meter::of(Arc::clone(topics), started);
+                meter.counts_time(serves);
+                Box::new(meter)
+            });
         }
     }
 
@@ -149,14 +233,10 @@ impl<T> Hubs<T> {
         sum
     }
 
-    /// How long it was measured, and for how much of that turns ran, in microseconds: of the threads beside the loop
-    /// together, or of the loop where it is alone.
+    /// How long threads have served, and for how much of that turns ran, in microseconds: of all of them together, since
+    /// they were measured.
     pub fn busy_us(&self) -> (u64, u64) {
-        let serving = match self.others.as_slice() {
-            [] => std::slice::from_ref(&self.loops),
-            others => others,
-        };
-        let each = serving.iter().filter_map(|hub| {
+        let each = self.all().filter_map(|hub| {
             let hub = hub.lock();
             hub.meter.as_ref().map(|meter| meter.busy_us())
         });
@@ -165,7 +245,7 @@ impl<T> Hubs<T> {
 
     /// Closes everything at once. The threads beside the loop have ended; the loop hears of their connections.
     pub fn close(&self) {
-        for hub in &self.others {
+        for hub in self.others() {
             let mut hub = hub.lock();
             hub.close();
             for arrival in self.joint.arrived(hub.number) {
@@ -180,7 +260,8 @@ impl<T> Hubs<T> {
         self.loops.lock().close();
     }
 
-    /// The connections of each thread beside the loop, and how long it has worked in the last second, in microseconds.
+    /// The connections of each thread that serves beside the loop, and how long it has worked in the last second, in
+    /// microseconds.
     pub fn threads(&self) -> Vec<(usize, u64)> {
         self.joint.threads()
     }
@@ -188,7 +269,7 @@ impl<T> Hubs<T> {
     /// Of all hubs together.
     pub fn figures(&self) -> Figures {
         let mut sum = self.loops.lock().figures();
-        for hub in &self.others {
+        for hub in self.others() {
             let hub = hub.lock();
             sum.queued_bytes += hub.short.reservations.bytes();
             sum.turns_total += hub.turn;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::acceptor::Entry;
 use super::elsewhere::Elsewhere;
 use super::search::{Idleness, Search, Task};
+use super::serving::Serving;
 use super::work::{LastSecond, Work};
 use super::*;
 
@@ -45,6 +46,7 @@ pub(super) struct Joint<T> {
     search: Mutex<Search>,
     /// Connections that have moved.
     pub elsewhere: Elsewhere,
+    pub serving: Serving,
 }
 
 impl<T> Joint<T> {
@@ -66,12 +68,8 @@ impl<T> Joint<T> {
             chance: RandomState::new(),
             search: Mutex::new(Search::of(wakes.len())),
             elsewhere: Elsewhere::of(wakes.len()),
+            serving: Serving::of(wakes.len()),
         }
-    }
-
-    /// True if there is more than one thread beside the loop.
-    pub fn has_several(&self) -> bool {
-        self.places.len() > 2
     }
 
     /// A connection leaves a hub, whose lock is held, for another.
@@ -86,29 +84,49 @@ impl<T> Joint<T> {
 
     /// Chooses the hub for a connection that comes, and counts it there.
     pub fn place(&self) -> usize {
-        let number = match self.places.len() {
-            1 => 0,
-            _ => self.choose(self.now_us()),
-        };
+        let serving = self.serving.lock();
+        let number = self.choose(serving.threads, self.now_us());
         self.places[number]
             .connections
             .fetch_add(1, Ordering::Relaxed);
         number
     }
 
+    /// All hubs look who serves now.
+    pub fn wake_all(&self) {
+        self.places.iter().for_each(|place| place.wake.signal());
+    }
+
+    /// Ends the thread of a hub that has left, if nobody is to come to it any more. False: it goes on.
+    pub fn ends(&self, number: usize) -> bool {
+        if self.serving.has(number) {
+            return false;
+        }
+        let mut serving = self.serving.lock();
+        let place = &self.places[number];
+        if serving.has(number) || place.connections.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
+        serving.ends(number);
+        // Nobody waits for what it would name.
+        let decided = self.search.lock().named(number, None);
+        decided.into_iter().for_each(|number| self.has_task(number));
+        true
+    }
+
     pub fn now_us(&self) -> u64 {
         self.started.elapsed().as_micros() as u64
     }
 
-    /// Returns the thread beside the loop that has worked least in the last second. Of those that have worked equally
-    /// it is the one with the fewest connections, and of those any.
+    /// Returns the hub whose thread has worked least in the last second, of those that serve: so many threads. Of those that
+    /// have worked equally it is the one with the fewest connections, and of those any.
     ///
     /// The work of a connection shows when it has spoken for a while. So that many that come together do not all go to
     /// the same thread, one with an eighth and a few more connections than the fewest is not chosen. Where many leave
     /// soon, what the others do is known, and the few are more.
-    fn choose(&self, now_us: u64) -> usize {
+    pub fn choose(&self, threads: usize, now_us: u64) -> usize {
         let others = self.places.iter().enumerate().skip(1);
-        let counts = others.map(|(number, place)| {
+        let counts = others.take(threads).map(|(number, place)| {
             let count = place.connections.load(Ordering::Relaxed);
             (number, count, place.work.last_second_us(now_us) / STEP_US)
         });
@@ -137,10 +155,11 @@ impl<T> Joint<T> {
         now_us
     }
 
-    /// The connections of each thread beside the loop, and how long it has worked in the last second, in microseconds.
+    /// The connections of each thread that serves beside the loop, and how long it has worked in the last second, in
+    /// microseconds.
     pub fn threads(&self) -> Vec<(usize, u64)> {
         let now_us = self.now_us();
-        let others = self.places.iter().skip(1);
+        let others = self.places.iter().skip(1).take(self.serving.threads());
         let each = others.map(|place| {
             let count = place.connections.load(Ordering::Relaxed);
             (count, place.work.last_second_us(now_us))
@@ -155,6 +174,10 @@ impl<T> Joint<T> {
             if number > 0 {
                 place.gone.add(self.now_us(), 1);
             }
+            if !self.serving.has(number) {
+                // Its thread may end.
+                place.wake.signal();
+            }
         }
     }
 
@@ -168,7 +191,8 @@ impl<T> Joint<T> {
 
     /// Has one of the threads close a connection that is idle.
     pub fn ask_for_room(&self, now_ms: u64) {
-        let asked = self.search.lock().ask(now_ms);
+        let serving = self.serving.lock();
+        let asked = self.search.lock().ask(now_ms, serving.running());
         asked.into_iter().for_each(|number| self.has_task(number));
     }
 
@@ -238,29 +262,30 @@ mod tests {
             place.work.begins(0);
             place.work.ends(work_us);
         }
+        joint.serving.serve_by(3, |_| Ok(())).unwrap();
         joint
     }
 
     #[test]
     fn who_has_worked_least_gets_the_next_one() {
         let busy = joint([(5, 400_000), (6, 100_000), (5, 300_000)]);
-        assert_eq!(busy.choose(900_000), 2);
+        assert_eq!(busy.choose(3, 900_000), 2);
         // A second later nobody has worked.
-        let found: Vec<_> = (0..100).map(|_| busy.choose(2_000_000)).collect();
+        let found: Vec<_> = (0..100).map(|_| busy.choose(3, 2_000_000)).collect();
         assert!(found.contains(&1) && found.contains(&3) && !found.contains(&2));
     }
 
     #[test]
     fn a_little_more_work_is_equal_work() {
         let alike = joint([(4, 49_000), (3, 40_000), (4, 0)]);
-        assert_eq!(alike.choose(100_000), 2);
+        assert_eq!(alike.choose(3, 100_000), 2);
     }
 
     #[test]
     fn many_that_come_together_are_divided() {
         let joint = joint([(0, 900_000), (0, 0), (0, 500_000)]);
         for _ in 0..60 {
-            let number = joint.choose(900_000);
+            let number = joint.choose(3, 900_000);
             joint.places[number]
                 .connections
                 .fetch_add(1, Ordering::Relaxed);
@@ -288,7 +313,7 @@ mod tests {
         for arrival in 0..40_000 {
             let now_us = arrival * ARRIVAL_US;
             works(0, now_us, ARRIVAL_US / 2);
-            let number = joint.choose(now_us);
+            let number = joint.choose(3, now_us);
             let count = &joint.places[number].connections;
             count.fetch_add(1, Ordering::Relaxed);
             works(number - 1, now_us, 90);

@@ -21,6 +21,7 @@
 //! | [`Joint`] | all threads', behind locks | connections on their way to a thread, events on their way to the loop |
 //! | | an atomic, and behind it a lock | the hubs of connections that have moved ([`moving`]) |
 //! | | atomics that one thread changes | each thread's connections and work, by which the next connection is placed |
+//! | | an atomic, and behind it a lock | which hubs serve ([`serving`]) |
 //! | [`Shared`] | all threads' | budget and pool, which count with atomics; limits and APIs, which nobody changes |
 //!
 //! A hub is locked while its thread works in it, and by threads that answer a request of one of its connections. They
@@ -39,6 +40,7 @@ mod joint;
 mod moving;
 mod reservations;
 mod search;
+mod serving;
 mod shortage;
 mod turns;
 mod waiting;
@@ -51,6 +53,7 @@ use joint::{Arrival, Joint};
 pub use moving::Load;
 use moving::Moving;
 pub use reservations::Reserved;
+use serving::Role;
 use shortage::Short;
 pub use waiting::wait;
 
@@ -294,7 +297,7 @@ impl<T> Hub<T> {
             timer_at_ms: None,
             cold: Cold::new(Arc::clone(&wake)),
             wake,
-            moving: Moving::default(),
+            moving: Moving::of(number),
             now_ms: 0,
             draining: false,
             figures: Figures::default(),

@@ -85,9 +85,29 @@ impl Wanted {
 /// The part of a hub.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
+    pub role: Role,
     pub load: Load,
     look_us: u64,
     wanted: Option<Wanted>,
+}
+
+impl Moving {
+    /// Of a hub that does not serve yet, unless it is the loop's.
+    pub fn of(number: usize) -> Self {
+        let role = match number {
+            0 => Role::Alone,
+            _ => Role::Leaves,
+        };
+        Self {
+            role,
+            ..Self::default()
+        }
+    }
+
+    /// The hub has another part from now on.
+    pub fn begin(&mut self, role: Role) {
+        (self.role, self.wanted) = (role, None);
+    }
 }
 
 /// Who has more to do than 1.3 times the mean, and most the one that has least: the numbers among `loads_us`.
@@ -103,7 +123,7 @@ fn too_much(number: usize, loads_us: &[u64]) -> Option<(usize, u64)> {
 impl<T> Hub<T> {
     /// Counts what a connection costs, where there are others that could have it.
     pub(super) fn costs(&mut self, connection: &mut Connection, bytes: usize) {
-        if self.joint.has_several() {
+        if self.moving.role == Role::Shares {
             connection.load.add(self.now_ms, bytes);
             self.moving.load.add(self.now_ms, bytes);
         }
@@ -111,7 +131,7 @@ impl<T> Hub<T> {
 
     /// Looks whether others have less to do, now and then.
     pub(super) fn look_at_others(&mut self, now_us: u64) {
-        if now_us < self.moving.look_us || !self.joint.has_several() {
+        if self.moving.role != Role::Shares || now_us < self.moving.look_us {
             return;
         }
         self.moving.look_us = now_us + LOOK_US;
@@ -128,6 +148,9 @@ impl<T> Hub<T> {
 
     /// Sends a connection to another hub, if one is to leave and this one may. Else it stays.
     pub(super) fn send_on(&mut self, mut connection: Box<Connection>) -> Option<Box<Connection>> {
+        if self.moving.role == Role::Leaves {
+            return self.send_to(connection, None);
+        }
         let Some(wanted) = self.moving.wanted else {
             return Some(connection);
         };
@@ -139,7 +162,7 @@ impl<T> Hub<T> {
         if is_old || !wanted.fits(part, all, now_us) {
             return Some(connection);
         }
-        let stays = self.send_to(connection, wanted.to);
+        let stays = self.send_to(connection, Some(wanted.to));
         if stays.is_none() {
             self.moving.wanted = None;
             self.moving.look_us = now_us + REST_US;
@@ -147,12 +170,23 @@ impl<T> Hub<T> {
         stays
     }
 
-    /// Sends a connection that was taken out of the table to another hub. If it may not go now, it is returned.
-    fn send_to(&mut self, connection: Box<Connection>, to: usize) -> Option<Box<Connection>> {
+    /// Sends a connection that was taken out of the table to another hub that serves, or to any. If it may not go now,
+    /// it is returned.
+    pub(super) fn send_to(
+        &mut self,
+        connection: Box<Connection>,
+        to: Option<usize>,
+    ) -> Option<Box<Connection>> {
+        let joint = Arc::clone(&self.joint);
+        // It is counted at the other hub before that one may end.
+        let serving = joint.serving.lock();
+        let to = to.unwrap_or_else(|| joint.choose(serving.threads, joint.now_us()));
         // Memory that was reserved for an answer, and the lane, are given back to this hub.
         let may_leave = connection.may_move(&self.shared.limits)
             && !self.draining
-            && !self.joint.elsewhere.stands_still()
+            && !joint.elsewhere.stands_still()
+            && serving.has(to)
+            && to != self.number
             && !self.short.has_waiters()
             && self.short.lane.is_none()
             && self.short.reservations.bytes() == 0;
@@ -161,7 +195,7 @@ impl<T> Hub<T> {
         }
         self.charged -= connection.charged;
         self.connections.leave(connection.id);
-        self.joint.send_on(self.number, to, connection);
+        joint.send_on(self.number, to, connection);
         None
     }
 
@@ -188,7 +222,7 @@ impl<T> Hub<T> {
         let Some(connection) = self.connections.take(id) else {
             return false;
         };
-        match self.send_to(connection, to) {
+        match self.send_to(connection, Some(to)) {
             Some(stays) => {
                 self.connections.put(stays);
                 false

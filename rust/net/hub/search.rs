@@ -37,8 +37,8 @@ impl Search {
         }
     }
 
-    /// A place is wanted. Returns the hubs that have something to do.
-    pub fn ask(&mut self, now_ms: u64) -> Vec<usize> {
+    /// A place is wanted, and there are the threads of these hubs. Returns the hubs that have something to do.
+    pub fn ask(&mut self, now_ms: u64, threads: impl Iterator<Item = usize>) -> Vec<usize> {
         if self.is_under_way() {
             if now_ms < self.asked_ms + ACCEPT_REST_MS {
                 return Vec::new();
@@ -48,14 +48,12 @@ impl Search {
             }
         }
         self.asked_ms = now_ms;
-        let others = self.tasks.iter_mut().enumerate().skip(1);
-        let asked = others.filter(|(_, task)| **task != Task::Close);
+        let asked = threads.filter(|number| self.tasks[*number] != Task::Close);
+        let asked: Vec<_> = asked.collect();
         asked
-            .map(|(number, task)| {
-                *task = Task::Name;
-                number
-            })
-            .collect()
+            .iter()
+            .for_each(|&number| self.tasks[number] = Task::Name);
+        asked
     }
 
     pub fn task(&self, number: usize) -> Task {
@@ -105,7 +103,7 @@ mod tests {
     #[test]
     fn the_best_of_all_goes() {
         let mut search = Search::of(4);
-        assert_eq!(search.ask(1000), [1, 2, 3]);
+        assert_eq!(search.ask(1000, 1..4), [1, 2, 3]);
         assert_eq!(search.named(2, idle(5, 70)), None);
         assert_eq!(search.named(1, idle(5, 60)), None);
         assert_eq!(search.named(3, idle(4, 10)), Some(1));
@@ -113,7 +111,7 @@ mod tests {
         search.done(1);
         assert_eq!(search.task(1), Task::Nothing);
         // Nobody has one.
-        assert_eq!(search.ask(1001), [1, 2, 3]);
+        assert_eq!(search.ask(1001, 1..4), [1, 2, 3]);
         for number in 1..4 {
             assert_eq!(search.named(number, None), None);
         }
@@ -122,16 +120,16 @@ mod tests {
     #[test]
     fn a_busy_thread_is_waited_for_once() {
         let mut search = Search::of(3);
-        assert_eq!(search.ask(1000), [1, 2]);
+        assert_eq!(search.ask(1000, 1..3), [1, 2]);
         assert_eq!(search.named(2, idle(1, 7)), None);
-        assert!(search.ask(1001).is_empty());
-        assert_eq!(search.ask(1000 + ACCEPT_REST_MS), [2]);
+        assert!(search.ask(1001, 1..3).is_empty());
+        assert_eq!(search.ask(1000 + ACCEPT_REST_MS, 1..3), [2]);
         assert_eq!(
             (search.task(1), search.task(2)),
             (Task::Nothing, Task::Close)
         );
         // It has not closed one yet, and is to close one.
-        assert_eq!(search.ask(1001 + ACCEPT_REST_MS), [1]);
+        assert_eq!(search.ask(1001 + ACCEPT_REST_MS, 1..3), [1]);
         assert_eq!(search.task(2), Task::Close);
         assert_eq!(search.named(1, None), None);
     }

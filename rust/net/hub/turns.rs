@@ -97,6 +97,7 @@ impl<T> Hub<T> {
         if self.number > 0 {
             let now_us = self.joint.works(self.number, false);
             self.look_at_others(now_us);
+            self.beside_ready |= self.is_left();
         }
         self.completions.sent();
     }
@@ -169,6 +170,7 @@ impl<T> Hub<T> {
             self.take_in(arrival);
         }
         self.welcome_those_who_came();
+        self.look_who_serves();
         match self.joint.task(self.number) {
             Task::Nothing => {}
             Task::Name => {
@@ -248,7 +250,7 @@ impl<T> Hub<T> {
                     }
                     if total > 0 {
                         connection.last_active_ms = self.now_ms;
-                        if self.joint.has_several() {
+                        if self.moving.role == Role::Shares {
                             connection.load.add(self.now_ms, total);
                             self.moving.load.add(self.now_ms, total);
                         }

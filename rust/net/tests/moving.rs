@@ -4,18 +4,25 @@ use super::super::hub::{Hubs, Ticket};
 use super::*;
 use crate::net::table::hub_of;
 
-struct Several {
-    hubs: Hubs<u32>,
+pub(super) struct Several {
+    pub hubs: Hubs<u32>,
     port: u16,
-    ended: Vec<Disconnected>,
+    pub ended: Vec<Disconnected>,
 }
 
 impl Several {
     /// The loop and two threads, whose turns the test runs.
-    fn new() -> Self {
+    pub fn new() -> Self {
+        let several = Self::alone(2);
+        several.hubs.serve_by(2, |_| Ok(())).unwrap();
+        several
+    }
+
+    /// The loop, with room for so many threads.
+    pub fn alone(threads_max: usize) -> Self {
         let apis = HashMap::from([(METADATA, Api::plain(0, 9))]);
         let (limits, connections) = (Limits::default(), ConnectionLimits::default());
-        let hubs = Hubs::new(limits, connections, &apis, 2).unwrap();
+        let hubs = Hubs::new(limits, connections, &apis, threads_max).unwrap();
         let port = hubs
             .loops()
             .lock()
@@ -28,16 +35,16 @@ impl Several {
         }
     }
 
-    fn hub(&self, number: usize) -> &Mutex<Hub<u32>> {
-        self.hubs.all().nth(number).unwrap()
+    fn hub(&self, number: usize) -> Option<&Mutex<Hub<u32>>> {
+        self.hubs.all().nth(number)
     }
 
     /// One turn of a hub; the requests that it brought.
-    fn turn(&mut self, number: usize) -> Vec<Incoming> {
+    pub fn turn(&mut self, number: usize) -> Vec<Incoming> {
         let mut requests = Vec::new();
         loop {
-            let event = self.hub(number).lock().next_event().unwrap();
-            match event {
+            let event = self.hub(number).map(|hub| hub.lock().next_event().unwrap());
+            match event.flatten() {
                 None => return requests,
                 Some(Event::Request(incoming)) => requests.push(incoming),
                 Some(Event::Disconnected(gone)) => self.ended.push(gone),
@@ -47,7 +54,7 @@ impl Several {
     }
 
     /// Turns of all hubs, until one brings a request. Returns that hub's number and the request's ticket.
-    fn request(&mut self) -> (usize, Ticket) {
+    pub fn request(&mut self) -> (usize, Ticket) {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             for number in 0..3 {
@@ -59,7 +66,7 @@ impl Several {
         panic!("no request comes");
     }
 
-    fn answer(&mut self, ticket: Ticket) {
+    pub fn answer(&mut self, ticket: Ticket) {
         self.hubs
             .of(ticket.connection)
             .reply(ticket, |to| to.push(7), Vec::new());
@@ -73,21 +80,22 @@ impl Several {
     }
 
     /// A client that was answered once: the client, the id of its connection, and another hub than its home.
-    fn settled(&mut self) -> (TcpStream, u64, usize) {
+    pub fn settled(&mut self) -> (TcpStream, u64, usize) {
         let mut client = self.client();
         ask(&mut client);
         let (home, ticket) = self.request();
         assert_eq!(hub_of(ticket.connection), home);
         self.answer(ticket);
         heard(&mut client);
-        (client, ticket.connection, 3 - home)
+        (client, ticket.connection, 3_usize.abs_diff(home))
     }
 
     fn moves(&self, id: u64, to: usize) -> bool {
-        self.hub(self.hubs.number_of(id)).lock().move_to(id, to)
+        let hub = self.hub(self.hubs.number_of(id)).unwrap();
+        hub.lock().move_to(id, to)
     }
 
-    fn until(&mut self, is_so: impl Fn(&Self) -> bool) {
+    pub fn until(&mut self, is_so: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is_so(self) {
             assert!(Instant::now() < deadline, "it does not come true");
@@ -100,19 +108,19 @@ impl Several {
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn ask(client: &mut TcpStream) {
+pub(super) fn ask(client: &mut TcpStream) {
     let frame = request_frame(METADATA, 0, false, 7, None, b"").unwrap();
     client.write_all(&frame).unwrap();
 }
 
-fn heard(client: &mut TcpStream) {
+pub(super) fn heard(client: &mut TcpStream) {
     let mut answer = [0; 9];
     client.read_exact(&mut answer).unwrap();
     assert_eq!(answer, [0, 0, 0, 5, 0, 0, 0, 7, 7]);
 }
 
 /// Asks and hears, and returns which hub served it.
-fn talk(several: &mut Several, client: &mut TcpStream, id: u64) -> usize {
+pub(super) fn talk(several: &mut Several, client: &mut TcpStream, id: u64) -> usize {
     ask(client);
     let (number, ticket) = several.request();
     assert_eq!(ticket.connection, id);
@@ -220,10 +228,12 @@ fn the_death_of_its_home_does_not_hurt_it() {
     several.turn(other);
     several
         .hubs
-        .thread_failed(several.hub(hub_of(id)), "a reason");
+        .thread_failed(several.hub(hub_of(id)).unwrap(), "a reason");
     assert_eq!(talk(&mut several, &mut client, id), other);
     // The death of its host does.
-    several.hubs.thread_failed(several.hub(other), "a reason");
+    several
+        .hubs
+        .thread_failed(several.hub(other).unwrap(), "a reason");
     several.until(|several| several.ended.len() == 1);
     assert_eq!(several.ended[0].connection, id);
     assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);

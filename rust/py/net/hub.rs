@@ -54,7 +54,7 @@ pub struct Hub {
     direct: Arc<Direct>,
     /// The loop's.
     turn: Mutex<Turn>,
-    /// Those beside the loop, from `serve_beside` to `close`.
+    /// Those beside the loop, until `close`.
     threads: Mutex<Option<Threads>>,
     epoll: Arc<OwnedFd>,
     served: Py<Served>,
@@ -126,7 +126,7 @@ impl Hub {
         output_bytes_max = 1_048_576, waiting_requests_max = 1000, waiting_bytes_max = 16_777_216,
         connections_max = 2_147_483_647, connections_per_ip_max = 2_147_483_647,
         connections_per_ip_overrides = None, idle_ms = Some(600_000), send_buffer_bytes = None,
-        receive_buffer_bytes = None, threads = 0))]
+        receive_buffer_bytes = None, threads_max = 0))]
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a setting, given by name"
@@ -146,7 +146,7 @@ impl Hub {
         idle_ms: Option<u64>,
         send_buffer_bytes: Option<usize>,
         receive_buffer_bytes: Option<usize>,
-        threads: usize,
+        threads_max: usize,
     ) -> PyResult<Self> {
         let overrides = by_address(connections_per_ip_overrides.unwrap_or_default())?;
         let limits = Limits {
@@ -168,13 +168,13 @@ impl Hub {
         };
         let apis = supported.into_iter();
         let apis = apis.map(|(key, api)| (key, api.into())).collect();
-        let hubs = hub::Hubs::new(limits, connections, &apis, threads)?;
+        let hubs = hub::Hubs::new(limits, connections, &apis, threads_max)?;
         let epoll = Arc::clone(hubs.loops().lock().fd());
         Ok(Self {
             hubs: Arc::new(hubs),
             direct: Arc::default(),
             turn: Mutex::default(),
-            threads: Mutex::default(),
+            threads: Mutex::new(Some(Threads::default())),
             epoll,
             served: Py::new(py, Served)?,
         })
@@ -194,12 +194,12 @@ impl Hub {
         secured.map_err(os_error)
     }
 
-    fn serve_beside(&self) -> PyResult<()> {
-        let mut threads = self.threads.lock();
-        if threads.is_none() {
-            *threads = Some(Threads::start(&self.direct, &self.hubs).map_err(os_error)?);
-        }
-        Ok(())
+    fn serve_beside(&self, threads: usize) -> PyResult<()> {
+        let serving = self.threads.lock();
+        let served = serving.as_ref().map_or(Ok(()), |serving| {
+            serving.serve(&self.direct, &self.hubs, threads)
+        });
+        served.map_err(os_error)
     }
 
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
@@ -391,7 +391,7 @@ impl Hub {
 
     fn close(&self, py: Python<'_>) {
         let threads = self.threads.lock().take();
-        if let Some(mut threads) = threads {
+        if let Some(threads) = threads {
             // They may drop objects of Python's.
             py.detach(|| threads.end(&self.hubs));
         }
@@ -448,7 +448,7 @@ impl Hub {
 
     /// Has a thread beside the loop panic, for tests.
     fn _panic_in_thread(&self, place: usize) -> PyResult<()> {
-        let hub = self.hubs.others().get(place);
+        let hub = self.hubs.other(place);
         let hub = hub.ok_or_else(|| PyValueError::new_err("there is no such thread"))?;
         hub.lock().fail("a turn that was asked to".to_owned());
         Ok(())
@@ -457,6 +457,11 @@ impl Hub {
     #[getter]
     fn threads(&self) -> Vec<(usize, u64)> {
         self.hubs.threads()
+    }
+
+    #[getter]
+    fn serving(&self) -> usize {
+        self.hubs.serving()
     }
 
     #[getter]

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from ottla.broker import parts
-from ottla.broker.parts import THREADS
+from ottla.broker.network_threads import VARIABLE as THREADS
 from ottla.config import BrokerConfig
 from ottla.errors import InvalidConfig
 from ottla.wire.k00_produce import PRODUCE

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ottla._core import BatchBuilder
-from ottla.broker.parts import THREADS
+from ottla.broker.network_threads import VARIABLE as THREADS
 from ottla.replication.leases import SWITCH
 from ottla.wire.headers import request_frame
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from ottla._core import Log
-from ottla.broker.parts import THREADS
+from ottla.broker.network_threads import VARIABLE as THREADS
 from ottla.errors import CorruptMessage, StorageError, UnknownTopicOrPartition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.peers.ottla import Broker, Brokers
