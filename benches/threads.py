@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from benches.suite.frames import Frame, produce_frame  # noqa: E402
 from benches.suite.generators import Load  # noqa: E402
 from benches.suite.servers import create_topic  # noqa: E402
-from ottla.broker.parts import THREADS  # noqa: E402
+from ottla.broker.network_threads import VARIABLE as THREADS  # noqa: E402
 from tests.peers.ottla import Broker, Brokers  # noqa: E402
 
 TOPIC, VALUE_BYTES = "hot", 100

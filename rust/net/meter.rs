@@ -165,12 +165,13 @@ pub struct Meter {
     started: Instant,
     /// By key, from `FETCH_FOLLOWER` on.
     apis: Vec<Option<Box<Api>>>,
-    /// How long turns took, in microseconds, while the hub served.
+    /// How long turns took, in microseconds.
     busy_us: u64,
-    /// Since when the hub serves, if it does, and for how long it has served before.
-    serves_since_us: Option<u64>,
-    served_us: u64,
-    turn_began_us: u64,
+    /// Of the turn that goes on.
+    turn_began_us: Option<u64>,
+    /// The time and `busy_us` when the hub began to serve, if it does, and their sums of the times before.
+    serves_since: Option<(u64, u64)>,
+    served_us: (u64, u64),
     /// The last reading, and whether nothing worth a further one came after it.
     last_us: u64,
     is_fresh: bool,
@@ -188,9 +189,9 @@ impl Default for Meter {
             started: Instant::now(),
             apis: Vec::new(),
             busy_us: 0,
-            serves_since_us: Some(0),
-            served_us: 0,
-            turn_began_us: 0,
+            turn_began_us: None,
+            serves_since: Some((0, 0)),
+            served_us: (0, 0),
             last_us: 0,
             is_fresh: false,
             handling: None,
@@ -248,7 +249,7 @@ impl Meter {
     }
 
     pub fn turn_began(&mut self) {
-        self.turn_began_us = self.read();
+        self.turn_began_us = Some(self.read());
     }
 
     /// The last reading, or a new one if something came after it.
@@ -267,25 +268,32 @@ impl Meter {
     }
 
     pub fn turn_ended(&mut self) {
-        if let Some(since_us) = self.serves_since_us {
-            let began_us = self.turn_began_us.max(since_us);
-            self.busy_us += self.now_us().saturating_sub(began_us);
-        }
+        self.busy_us = self.busy_us().1;
+        self.turn_began_us = None;
+    }
+
+    /// How long it was measured, and for how much of that turns ran.
+    pub fn busy_us(&self) -> (u64, u64) {
+        let now_us = self.now_us();
+        let began_us = self.turn_began_us.unwrap_or(now_us);
+        (now_us, self.busy_us + now_us.saturating_sub(began_us))
     }
 
     /// The hub serves from now on, or leaves it to others: its time counts or does not.
     pub fn counts_time(&mut self, serves: bool) {
-        let now_us = self.now_us();
-        let since_us = self.serves_since_us.take();
-        self.served_us += since_us.map_or(0, |since_us| now_us.saturating_sub(since_us));
-        self.serves_since_us = serves.then_some(now_us);
+        self.served_us = self.served_us();
+        self.serves_since = serves.then_some(self.busy_us());
     }
 
-    /// How long the hub has served, and for how much of it turns ran.
-    pub fn busy_us(&self) -> (u64, u64) {
-        let since_us = self.serves_since_us;
-        let now_us = since_us.map_or(0, |since_us| self.now_us().saturating_sub(since_us));
-        (self.served_us + now_us, self.busy_us)
+    /// How long the hub has served, and for how much of that turns ran.
+    pub fn served_us(&self) -> (u64, u64) {
+        let now = self.busy_us();
+        let since = self.serves_since.unwrap_or(now);
+        let (before_us, busy_before_us) = self.served_us;
+        (
+            before_us + now.0 - since.0,
+            busy_before_us + now.1 - since.1,
+        )
     }
 
     /// A request was answered.

@@ -13,10 +13,10 @@ from ottla._core._replication import ReplicationQuota
 from ottla._core._traffic import TopicTraffic
 from ottla._core._wire import Encoding
 
+from ottla.wire.schema import Api
+
 # How many processors this process may use, by its affinity and the quota of its cgroup; at least 1
 def processors() -> int: ...
-
-from ottla.wire.schema import Api
 
 @final
 class Distribution:
@@ -104,8 +104,8 @@ class Hub:
         receive_buffer_bytes: int | None = None,
         threads_max: int = 0,  # room for so many beside the loop's
     ) -> Self: ...
-    # Has so many threads serve from now on, at most those for which there is room; without any the loop serves. They end
-    # with `close`. Raises OSError where the system does not give as many; `serving` says how many there are
+    # Has so many threads serve from now on, at most those for which there is room; without any the loop serves.
+    # They end with `close`. Raises OSError where the system does not give as many; `serving` says how many there are
     def serve_beside(self, threads: int) -> None: ...
     @property
     def serving(self) -> int: ...
@@ -202,9 +202,13 @@ class Hub:
     # How often a connection went from one thread to another.
     @property
     def moved_total(self) -> int: ...
-    # How long it has been measured, and for how much of that turns ran.
+    # How long threads have served connections, the loop's where it is alone, and for how much of that turns ran: of all
+    # together, since they are measured
     @property
-    def busy_us(self) -> tuple[int, int]: ...
+    def served_us(self) -> tuple[int, int]: ...
+    # How long the loop has been measured, and for how much of that its turns ran
+    @property
+    def loop_busy_us(self) -> tuple[int, int]: ...
     # Of each listener: its name, and how many TLS handshakes have succeeded and failed
     def handshakes(self) -> list[tuple[str, int, int]]: ...
     def listener_connections(self) -> list[tuple[str, int]]: ...

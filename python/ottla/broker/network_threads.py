@@ -41,7 +41,7 @@ def most() -> int:
 
 
 def wanted(config: BrokerConfig, processors: int) -> int:
-    """How many threads are to serve beside the loop, where the process may use so many processors; 0: the loop serves."""
+    """How many threads are to serve beside the loop on so many processors; 0: the loop serves."""
     if (threads := chosen()) is not None:
         return threads
     count = config.get_int(SETTING) if config.is_set(SETTING) else min(BY_DEFAULT, processors - 1)

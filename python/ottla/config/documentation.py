@@ -192,9 +192,8 @@ _BROKER = {
     "num.io.threads": "How many threads work on requests in Kafka.",
     "num.network.threads": (
         "How many threads receive requests and send answers, for all listeners together. With 1, the thread that does "
-        "everything else serves. No more run than the processors that the process may use, by its affinity and the "
-        "quota of its cgroup. Where it is not set, one processor is left to everything else: 3 threads from 4 processors "
-        "on, 1 on two or one."
+        "everything else serves. No more threads run than the process may use processors, by its affinity and the quota "
+        "of its cgroup. Where it is not set, there are 3 from four processors on, 2 on three, and 1 on two or one."
     ),
     "producer.purgatory.purge.interval.requests": (
         "After how many requests Kafka drops finished ones from the produce requests that wait for replicas."

@@ -130,11 +130,13 @@ HANDLER_IDLE: Final = Family(
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
     GAUGE,
     (),
-    "Which part (0 to 1) of the last seconds nothing was to do for the loop, which here does the work of Kafka's "
-    "handler and network threads.",
+    "Which part (0 to 1) of the last seconds nothing was to do for the loop, which does the work of Kafka's handlers.",
 )
 NETWORK_IDLE: Final = Family(
-    "kafka_network_socketserver_networkprocessoravgidlepercent", GAUGE, (), "The same, under its other name."
+    "kafka_network_socketserver_networkprocessoravgidlepercent",
+    GAUGE,
+    (),
+    "The same for the threads that serve connections, on average; of the loop where it serves alone.",
 )
 MEMORY_USED: Final = Family(
     "kafka_network_socketserver_memorypoolused", GAUGE, (), "Bytes of requests and answers in memory."

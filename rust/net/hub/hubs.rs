@@ -233,14 +233,20 @@ impl<T> Hubs<T> {
         sum
     }
 
-    /// How long threads have served, and for how much of that turns ran, in microseconds: of all of them together, since
-    /// they were measured.
-    pub fn busy_us(&self) -> (u64, u64) {
+    /// How long threads have served connections, and for how much of that turns ran, in microseconds: of all of them
+    /// together, since they were measured.
+    pub fn served_us(&self) -> (u64, u64) {
         let each = self.all().filter_map(|hub| {
             let hub = hub.lock();
-            hub.meter.as_ref().map(|meter| meter.busy_us())
+            hub.meter.as_ref().map(|meter| meter.served_us())
         });
         each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// How long the loop was measured, and for how much of that its turns ran, in microseconds, whoever serves.
+    pub fn loop_busy_us(&self) -> (u64, u64) {
+        let hub = self.loops.lock();
+        hub.meter.as_ref().map_or((0, 0), |meter| meter.busy_us())
     }
 
     /// Closes everything at once. The threads beside the loop have ended; the loop hears of their connections.

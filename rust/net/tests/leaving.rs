@@ -128,12 +128,12 @@ fn the_time_of_those_that_serve_is_measured() {
     let (mut client, id, _) = several.settled();
     serve_by(&several, 0);
     several.until(|several| several.hubs.number_of(id) == 0);
-    let (before_us, busy_before_us) = several.hubs.busy_us();
+    let (before_us, busy_before_us) = several.hubs.served_us();
     let began = Instant::now();
     for _ in 0..20 {
         talk(&mut several, &mut client, id);
     }
-    let (after_us, busy_us) = several.hubs.busy_us();
+    let (after_us, busy_us) = several.hubs.served_us();
     let passed_us = began.elapsed().as_micros() as u64;
     // One thread's time, not three.
     assert!(after_us - before_us <= passed_us + 1_000);

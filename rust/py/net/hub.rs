@@ -470,8 +470,13 @@ impl Hub {
     }
 
     #[getter]
-    fn busy_us(&self) -> (u64, u64) {
-        self.hubs.busy_us()
+    fn served_us(&self) -> (u64, u64) {
+        self.hubs.served_us()
+    }
+
+    #[getter]
+    fn loop_busy_us(&self) -> (u64, u64) {
+        self.hubs.loop_busy_us()
     }
 
     /// Connections that are open, by listener.

@@ -78,7 +78,7 @@ async def test_all_threads_are_measured_together(tmp_path: Path, monkeypatch: py
         # An answer is measured when it was sent.
         await comes_true("all are measured", lambda: (counts() - before)[FETCH.key] == len(clients))
         assert (counts() - before)[PRODUCE.key] == len(clients)
-        elapsed_us, busy_us = hub.busy_us
+        elapsed_us, busy_us = hub.served_us
         assert 0 < busy_us < elapsed_us
 
 

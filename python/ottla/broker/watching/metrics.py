@@ -56,6 +56,7 @@ class BrokerMetrics:
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
         self._idle = _Idle()
+        self._network_idle = _Idle()
         self._fetch_rates = _FetchRates()
 
     def __call__(self) -> Iterator[Told]:
@@ -81,10 +82,9 @@ class BrokerMetrics:
 
     def _load(self, broker: WatchedRooms) -> Iterator[Told]:
         hub = broker.server.hub
-        elapsed_us, busy_us = hub.busy_us
-        idle = self._idle.look(elapsed_us, busy_us)
-        yield f.HANDLER_IDLE, _one(idle)
-        yield f.NETWORK_IDLE, _one(idle)
+        elapsed_us, busy_us = hub.loop_busy_us
+        yield f.HANDLER_IDLE, _one(self._idle.look(elapsed_us, busy_us))
+        yield f.NETWORK_IDLE, _one(self._network_idle.look(*hub.served_us))
         yield f.BUSY, _one(busy_us / 1e6)
         used = hub.queued_bytes
         yield f.MEMORY_USED, _one(used)
