@@ -44,8 +44,8 @@ pub struct Threads {
 type Running = Arc<Mutex<Vec<JoinHandle<()>>>>;
 
 impl Threads {
-    /// Has so many threads serve from now on, or as many as the system gives; the error says why they are fewer. Without
-    /// any the loop serves.
+    /// Has so many threads serve from now on, or as many as the system gives; the error says why they are fewer.
+    /// Without any the loop serves.
     pub fn serve<O, T>(
         &self,
         direct: &Arc<Direct<O>>,

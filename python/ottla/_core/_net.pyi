@@ -12,7 +12,6 @@ from ottla._core._produce import ProduceRequest, ProduceRow
 from ottla._core._replication import ReplicationQuota
 from ottla._core._traffic import TopicTraffic
 from ottla._core._wire import Encoding
-
 from ottla.wire.schema import Api
 
 # How many processors this process may use, by its affinity and the quota of its cgroup; at least 1
@@ -105,10 +104,8 @@ class Hub:
         threads_max: int = 0,  # room for so many beside the loop's
     ) -> Self: ...
     # Has so many threads serve from now on, at most those for which there is room; without any the loop serves.
-    # They end with `close`. Raises OSError where the system does not give as many; `serving` says how many there are
+    # They end with `close`. Raises OSError where the system does not give as many; `threads` has those that there are
     def serve_beside(self, threads: int) -> None: ...
-    @property
-    def serving(self) -> int: ...
     def fileno(self) -> int: ...
     def listen(self, host: str, port: int, name: str) -> int: ...
     # connections that come to the listener from now on have TLS. Raises OSError

@@ -190,11 +190,7 @@ _BROKER = {
     ),
     "max.incremental.fetch.session.cache.slots": "How many incremental fetch sessions are remembered (KIP-227).",
     "num.io.threads": "How many threads work on requests in Kafka.",
-    "num.network.threads": (
-        "How many threads receive requests and send answers, for all listeners together. With 1, the thread that does "
-        "everything else serves. No more threads run than the process may use processors, by its affinity and the quota "
-        "of its cgroup. Where it is not set, there are 3 from four processors on, 2 on three, and 1 on two or one."
-    ),
+    "num.network.threads": "How many threads serve connections, one for each processor at most; 1 to 3 if not set.",
     "producer.purgatory.purge.interval.requests": (
         "After how many requests Kafka drops finished ones from the produce requests that wait for replicas."
     ),

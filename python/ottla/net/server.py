@@ -119,7 +119,7 @@ class Server:
             log.warning(
                 "%d of %d network threads serve, for the system gives no more: %s; look at its limits "
                 "(ulimit -u, and pids.max of the container), or set num.network.threads lower",
-                self.hub.serving,
+                len(self.hub.threads),
                 threads,
                 error,
             )

@@ -118,7 +118,7 @@ impl<T> Joint<T> {
         self.started.elapsed().as_micros() as u64
     }
 
-    /// Returns the hub whose thread has worked least in the last second, of those that serve: so many threads. Of those that
+    /// Returns the hub that has worked least in the last second, of those of so many threads that serve. Of those that
     /// have worked equally it is the one with the fewest connections, and of those any.
     ///
     /// The work of a connection shows when it has spoken for a while. So that many that come together do not all go to

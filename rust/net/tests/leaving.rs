@@ -46,7 +46,7 @@ fn a_connection_with_a_request_under_way_goes_after_the_answer() {
     assert_eq!(talk(&mut several, &mut client, id), 1);
 }
 
-/// What it has of the next frame stays with it until that frame is answered. A timer looks again, though nobody speaks.
+/// A part of the next frame stays with it until that frame is answered.
 #[test]
 fn half_a_frame_keeps_a_connection_and_its_thread() {
     let mut several = Several::new();

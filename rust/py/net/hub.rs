@@ -460,11 +460,6 @@ impl Hub {
     }
 
     #[getter]
-    fn serving(&self) -> usize {
-        self.hubs.serving()
-    }
-
-    #[getter]
     fn moved_total(&self) -> u64 {
         self.hubs.moved_total()
     }

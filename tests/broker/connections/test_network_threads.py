@@ -97,7 +97,7 @@ async def test_it_changes_while_clients_work(tmp_path: Path, monkeypatch: pytest
                         assert await change(one, threads) == (0, None)
                         beside = int(threads) if threads != "1" else 0
                         await comes_true("so many run", lambda beside=beside: running() == beside)
-                        assert hub.serving == beside
+                        assert len(hub.threads) == beside
                         before = list(counts)
                         await comes_true("all go on", lambda before=before: all(map(int.__gt__, counts, before)))
             finally:
@@ -109,11 +109,11 @@ async def test_it_changes_while_clients_work(tmp_path: Path, monkeypatch: pytest
 
 async def test_a_change_of_more_than_double_or_half_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with started(tmp_path, monkeypatch, **{SETTING: "2"}) as one:
-        assert one.broker.server.hub.serving == 2
+        assert len(one.broker.server.hub.threads) == 2
         for threads in ("0", "5"):
             code, message = await change(one, threads)
             assert (code, SETTING in str(message)) == (INVALID_REQUEST, True)
-        assert one.broker.server.hub.serving == 2
+        assert len(one.broker.server.hub.threads) == 2
 
 
 async def test_the_default_set_by_hand_is_no_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,11 +121,11 @@ async def test_the_default_set_by_hand_is_no_default(tmp_path: Path, monkeypatch
     monkeypatch.setattr(network_threads, "processors", lambda: 3)
     async with started(tmp_path, monkeypatch) as one:
         hub = one.broker.server.hub
-        assert hub.serving == 2
+        assert len(hub.threads) == 2
         assert await change(one, "3") == (0, None)
-        await comes_true("three serve", lambda: hub.serving == 3)
+        await comes_true("three serve", lambda: len(hub.threads) == 3)
         assert await change(one, None) == (0, None)
-        await comes_true("two serve", lambda: hub.serving == 2)
+        await comes_true("two serve", lambda: len(hub.threads) == 2)
 
 
 async def test_more_than_processors(
@@ -134,13 +134,13 @@ async def test_more_than_processors(
     monkeypatch.setattr(network_threads, "processors", lambda: 2)
     with caplog.at_level(logging.INFO, network_threads.__name__):
         async with started(tmp_path, monkeypatch, **{SETTING: "2147483647"}) as one:
-            assert one.broker.server.hub.serving == 2
+            assert len(one.broker.server.hub.threads) == 2
     assert caplog.messages.count(f"{SETTING} is 2147483647, and 2 processors may be used: as many threads serve") == 1
 
 
 async def test_a_system_that_gives_no_more_threads(caplog: pytest.LogCaptureFixture) -> None:
     class Refusing:
-        serving = 1
+        threads = ((0, 0),)
 
         def serve_beside(self, threads: int) -> None:
             raise BlockingIOError(11, "Resource temporarily unavailable")
