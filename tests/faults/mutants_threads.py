@@ -4,6 +4,8 @@ from tests.faults.mutants import Mutant
 
 _BESIDE = "direct::tests::beside::"
 _MOVING = "net::tests::moving::"
+_LEAVING = "net::tests::leaving::"
+_SETTING = "tests/broker/connections/test_network_threads.py::"
 
 MUTANTS = (
     Mutant(
@@ -173,5 +175,54 @@ MUTANTS = (
         "            self.look_at_others(now_us);\n",
         "            let _ = now_us;\n",
         pytest=("tests/broker/connections/test_threads.py::test_a_busy_thread_hands_connections_on",),
+    ),
+    Mutant(
+        "threads.one-ends-with-connections",
+        "rust/net/hub/joint.rs",
+        "serving.has(number) || place.connections.load(Ordering::Relaxed) > 0",
+        "serving.has(number) || place.connections.load(Ordering::Relaxed) > 9",
+        cargo=(f"{_LEAVING}half_a_frame_keeps_a_connection_and_its_thread",),
+    ),
+    Mutant(
+        "threads.one-ends-with-news",
+        "rust/net/hub/hubs.rs",
+        "hub.events.is_empty() && self.joint",
+        "hub.number > 0 && self.joint",
+        cargo=(f"{_LEAVING}an_end_that_was_not_told_keeps_the_thread",),
+    ),
+    Mutant(
+        "threads.who-leaves-tries-once",
+        "rust/net/hub/serving.rs",
+        "waits.then_some(self.now_ms + AGAIN_MS)",
+        "(waits && self.number > 99).then_some(self.now_ms + AGAIN_MS)",
+        cargo=(f"{_LEAVING}nobody_leaves_while_a_listener_closes_and_all_do_after",),
+    ),
+    Mutant(
+        "threads.connections-come-to-one-that-leaves",
+        "rust/net/hub/joint.rs",
+        "others.take(threads).map(",
+        "others.take(threads.max(9)).map(",
+        cargo=(f"{_BESIDE}a_thread_that_nobody_needs_ends",),
+    ),
+    Mutant(
+        "threads.one-that-left-counts-its-time",
+        "rust/net/hub/serving.rs",
+        "meter.counts_time(role != Role::Leaves);",
+        "meter.counts_time(true);",
+        cargo=(f"{_LEAVING}the_time_of_those_that_serve_is_measured",),
+    ),
+    Mutant(
+        "threads.more-than-processors",
+        "python/ottla/broker/network_threads.py",
+        "max(1, min(count, processors))",
+        "max(1, count)",
+        pytest=(f"{_SETTING}test_how_many",),
+    ),
+    Mutant(
+        "threads.the-default-by-hand-is-no-change",
+        "python/ottla/config/dynamic.py",
+        " or old.is_set(name) != new.is_set(name)",
+        "",
+        pytest=(f"{_SETTING}test_the_default_set_by_hand_is_no_default",),
     ),
 )
