@@ -2,10 +2,12 @@
 
 import json
 import socket
+import threading
 from pathlib import Path
 
 import click
 import pytest
+import trio
 
 from ottla.cli._errors import explained
 from tests.peers.ottla import Broker, Brokers
@@ -260,3 +262,26 @@ def test_what_is_no_broker_is_told(ottla: Ottla) -> None:
     with socket.create_server(("127.0.0.1", 0)) as web:
         address = f"127.0.0.1:{web.getsockname()[1]}"
         assert f"`ottla doctor {address}`" in ottla("topic", "list", "-b", address, "--timeout-ms", "300", code=1).err
+
+
+def test_a_system_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python refuses to start one, alone and inside a group of trio's."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, "_start_new_thread", refuse)
+
+    async def in_a_nursery() -> None:
+        async with trio.open_nursery():
+            threading.Thread(target=print).start()
+
+    with pytest.raises(click.ClickException) as alone, explained("cannot start the broker"):
+        threading.Thread(target=print).start()
+    with pytest.raises(click.ClickException) as grouped, explained("cannot start the broker"):
+        trio.run(in_a_nursery)
+    assert alone.value.message == grouped.value.message
+    assert alone.value.message.startswith("cannot start the broker: the system gives no more threads: ")
+    # Another mistake of ours keeps its traceback.
+    with pytest.raises(RuntimeError, match="another"), explained("cannot start the broker"):
+        raise RuntimeError("another")

@@ -24,6 +24,9 @@ _ADVICE = {
 }
 _COLLIDES = "a dot and an underline are the same in the names of metrics: choose a name that differs otherwise"
 _IN_USE = re.compile(r"(.+) is in use by another process.*")
+#: As Python says it.
+_NO_THREAD = "can't start new thread"
+_THREADS = "the system gives no more threads: look at its limits (ulimit -u, and pids.max of the container)"
 # What is wrong where brokers answer nothing but the error's name.
 _MEANING = {"UNKNOWN_TOPIC_OR_PARTITION": "it does not exist; `ottla topic list` shows the topics that do"}
 
@@ -135,6 +138,8 @@ def _explanation(
         elif "socket.request.max.bytes" not in why and (advice := _ADVICE.get(error.name)):
             why = f"{why}; {advice}" if why else advice
         return click.ClickException(f"{doing}: {why} ({error.name})" if why else f"{doing}: {error.name}")
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        return click.ClickException(f"{doing}: {_THREADS}")
     # A broken pipe is that nobody reads our output any more: click ends quietly.
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         name = f" {error.filename}:" if error.filename else ""
