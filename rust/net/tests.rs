@@ -3,6 +3,7 @@
 mod descriptors;
 mod leaving;
 mod memory;
+mod memory_of_threads;
 mod moving;
 mod sessions;
 mod tls;

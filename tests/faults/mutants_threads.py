@@ -4,6 +4,7 @@ from tests.faults.mutants import Mutant
 
 _BESIDE = "direct::tests::beside::"
 _MOVING = "net::tests::moving::"
+_MEMORY = "net::tests::memory_of_threads::"
 _LEAVING = "net::tests::leaving::"
 _SETTING = "tests/broker/connections/test_network_threads.py::"
 
@@ -224,5 +225,19 @@ MUTANTS = (
         " or old.is_set(name) != new.is_set(name)",
         "",
         pytest=(f"{_SETTING}test_the_default_set_by_hand_is_no_default",),
+    ),
+    Mutant(
+        "threads.a-shortage-is-heard-at-one-hub",
+        "rust/net/hub/shortage.rs",
+        "            self.joint.wake_others(self.number);\n",
+        "",
+        cargo=(f"{_MEMORY}who_stands_still_at_one_hub_is_closed_when_somebody_waits_at_another",),
+    ),
+    Mutant(
+        "threads.each-hub-counts-for-itself",
+        "rust/net/budget/several.rs",
+        "        each.sum()\n",
+        "        each.max().unwrap_or(0)\n",
+        cargo=("net::budget::several::",),
     ),
 )

@@ -21,12 +21,14 @@
 //! Values and atomic numbers only: the hub asks, and does what follows. `shortage` says who holds memory without need.
 
 mod reservations;
+mod several;
 mod shortage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub use reservations::{Answer, Reservations, Unsent, Wanted};
+pub use several::{Lack, Shortages};
 pub use shortage::{
     Holder, Moves, Relief, STALL_MS, Shares, TICK_MS, WAITERS_MAX, deadline_ms, victims,
 };

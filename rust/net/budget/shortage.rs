@@ -125,12 +125,17 @@ pub fn victims(mut idle: Vec<Holder>, relief: Relief) -> Vec<Holder> {
 #[derive(Debug, Default)]
 pub struct Shares {
     by_address: HashMap<IpAddr, usize>,
-    pub counted_ms: Option<u64>,
+    counted_ms: Option<u64>,
 }
 
 impl Shares {
     pub fn is_old(&self, now_ms: u64) -> bool {
-        self.counted_ms.is_none_or(|at| at + TICK_MS <= now_ms)
+        !self.is_younger(TICK_MS, now_ms)
+    }
+
+    /// True if it was counted less than so long ago.
+    pub fn is_younger(&self, age_ms: u64, now_ms: u64) -> bool {
+        self.counted_ms.is_some_and(|at| at + age_ms > now_ms)
     }
 
     pub fn count(&mut self, now_ms: u64, held: impl Iterator<Item = (IpAddr, usize)>) {
@@ -151,10 +156,9 @@ impl Shares {
         held.copied().unwrap_or(0)
     }
 
-    /// Whether an address may have `bytes` more where others may have some too: up to `most` then, as much as there is if it is alone.
-    pub fn allow(&self, address: IpAddr, bytes: usize, most: usize) -> bool {
+    /// True if another address has memory, or wants some.
+    pub fn knows_others(&self, address: IpAddr) -> bool {
         let known = self.by_address.contains_key(&address.to_canonical());
-        let others = self.by_address.len() - usize::from(known);
-        others == 0 || self.of(address) + bytes <= most
+        self.by_address.len() > usize::from(known)
     }
 }

@@ -121,13 +121,15 @@ fn the_largest_are_closed_and_no_more_than_needed() {
 #[test]
 fn an_address_has_its_part_if_there_are_others() {
     let [one, other]: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
-    let mut shares = Shares::default();
-    shares.count(0, [(one, 60)].into_iter());
-    assert!(shares.allow(one, 40, 50), "alone");
-    shares.add(other, 0);
-    assert!(!shares.allow(one, 1, 50));
-    assert!(shares.allow(other, 50, 50) && !shares.allow(other, 51, 50));
-    assert!(shares.allow("::ffff:10.0.0.2".parse().unwrap(), 50, 50));
+    let shortages = Shortages::of(1);
+    shortages.own(0).count(0, [(one, 60)].into_iter());
+    let allow = |address, bytes| shortages.allow(address, bytes, 50, 0);
+    assert!(allow(one, 40), "alone");
+    shortages.own(0).add(other, 0);
+    assert!(!allow(one, 1));
+    assert!(allow(other, 50) && !allow(other, 51));
+    assert!(allow("::ffff:10.0.0.2".parse().unwrap(), 50));
+    let shares = shortages.own(0);
     assert!(!shares.is_old(TICK_MS - 1) && shares.is_old(TICK_MS));
 }
 

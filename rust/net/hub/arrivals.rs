@@ -224,7 +224,7 @@ impl<T> Hub<T> {
             .deadlines
             .peek()
             .map(|Reverse((deadline, _))| *deadline);
-        let tick = self.short.has_waiters().then_some(self.short.tick_ms);
+        let tick = self.tick_at_ms();
         let muted = self.mutes.peek().map(|Reverse((until_ms, _))| *until_ms);
         let rests_until = || self.acceptor.lock().rests_until();
         let resting = (self.number == 0).then(rests_until).flatten();

@@ -41,6 +41,8 @@ impl<T> Hubs<T> {
             started,
             limits,
             supported: Supported::new(apis),
+            shortages: Shortages::of(count),
+            answers: Answers::default(),
         });
         let joint = Arc::new(Joint::new(&wakes, started));
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
@@ -277,7 +279,6 @@ impl<T> Hubs<T> {
         let mut sum = self.loops.lock().figures();
         for hub in self.others() {
             let hub = hub.lock();
-            sum.queued_bytes += hub.short.reservations.bytes();
             sum.turns_total += hub.turn;
             sum.cold_reads_total += hub.figures.cold_reads_total;
         }

@@ -97,6 +97,13 @@ impl<T> Joint<T> {
         self.places.iter().for_each(|place| place.wake.signal());
     }
 
+    /// All hubs but this one look what there is.
+    pub fn wake_others(&self, number: usize) {
+        let others = self.places.iter().enumerate();
+        let others = others.filter(|(other, _)| *other != number);
+        others.for_each(|(_, place)| place.wake.signal());
+    }
+
     /// Ends the thread of a hub that has left, if nobody is to come to it any more. False: it goes on.
     pub fn ends(&self, number: usize) -> bool {
         if self.serving.has(number) {

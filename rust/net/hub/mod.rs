@@ -23,6 +23,7 @@
 //! | | atomics that one thread changes | each thread's connections and work, by which the next connection is placed |
 //! | | an atomic, and behind it a lock | which hubs serve ([`serving`]) |
 //! | [`Shared`] | all threads' | budget and pool, which count with atomics; limits and APIs, which nobody changes |
+//! | | behind locks, while memory is short | what addresses hold; large answers in the making |
 //!
 //! A hub is locked while its thread works in it, and by threads that answer a request of one of its connections. They
 //! signal its `Wake`, as do threads that push completions, drop frames, and bring in cold slices.
@@ -52,6 +53,7 @@ pub use hubs::Hubs;
 use joint::{Arrival, Joint};
 pub use moving::Load;
 use moving::Moving;
+use reservations::Answers;
 pub use reservations::Reserved;
 use serving::Role;
 use shortage::Short;
@@ -73,7 +75,7 @@ use rustix::time::{
 };
 
 use super::admission::{Admission, Api, Supported, client_id, describe};
-use super::budget::{Account, Bounds, Budget, Moves};
+use super::budget::{Account, Bounds, Budget, Moves, Shortages};
 use super::cold::{COLD_BYTES_MAX, Cold, is_warm};
 use super::connection::{Connection, READING, Received, Reply, State};
 use super::frames::{Buffer, Pool};
@@ -187,6 +189,9 @@ struct Shared {
     started: Instant,
     limits: Limits,
     supported: Supported,
+    shortages: Shortages,
+    /// Large answers in the making.
+    answers: Answers,
 }
 
 pub struct Hub<T> {
@@ -318,7 +323,7 @@ impl<T> Hub<T> {
     pub fn figures(&self) -> Figures {
         Figures {
             connections: self.connections.len(),
-            queued_bytes: self.shared.budget.used() + self.short.reservations.bytes(),
+            queued_bytes: self.shared.budget.used() + self.shared.answers.bytes(),
             pooled_bytes: self.shared.pool.kept_bytes(),
             accepted_total: self.acceptor.lock().accepted_total,
             turns_total: self.turn,

@@ -181,15 +181,14 @@ impl<T> Hub<T> {
         // It is counted at the other hub before that one may end.
         let serving = joint.serving.lock();
         let to = to.unwrap_or_else(|| joint.choose(serving.threads, joint.now_us()));
-        // Memory that was reserved for an answer, and the lane, are given back to this hub.
+        // The lane is given back to this hub.
         let may_leave = connection.may_move(&self.shared.limits)
             && !self.draining
             && !joint.elsewhere.stands_still()
             && serving.has(to)
             && to != self.number
             && !self.short.has_waiters()
-            && self.short.lane.is_none()
-            && self.short.reservations.bytes() == 0;
+            && self.short.lane.is_none();
         if !may_leave || epoll::delete(&self.epoll, &connection.transport).is_err() {
             return Some(connection);
         }

@@ -1,7 +1,43 @@
 //! Memory for large answers before they are made. `budget::reservations` has the rules.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
-use crate::net::budget::{Unsent, Wanted};
+use crate::net::budget::{Lack, Reservations, Unsent, Wanted};
+
+/// Those of all hubs. Any hub grants what another one's connection waits for.
+#[derive(Default)]
+pub(super) struct Answers {
+    made: Mutex<Reservations>,
+    has_waiting: AtomicBool,
+}
+
+impl Answers {
+    fn change<R>(&self, change: impl FnOnce(&mut Reservations) -> R) -> R {
+        let mut made = self.made.lock();
+        let result = change(&mut made);
+        let has_waiting = made.has_waiting();
+        self.has_waiting.store(has_waiting, Ordering::Release);
+        result
+    }
+
+    pub fn has_waiting(&self) -> bool {
+        self.has_waiting.load(Ordering::Acquire)
+    }
+
+    /// The bytes of all answers that are being made.
+    pub fn bytes(&self) -> usize {
+        self.made.lock().bytes()
+    }
+
+    /// By how much unsent answers must become less before any answer is made on.
+    pub fn lacks(&self, unsent: Unsent) -> usize {
+        match self.has_waiting() {
+            true => self.made.lock().lacks(unsent),
+            false => 0,
+        }
+    }
+}
 
 /// Whether an answer may take what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +66,10 @@ impl<T> Hub<T> {
             token,
         };
         let unsent = self.unsent();
-        if self.short.reservations.ask(wanted, unsent) {
+        if self.shared.answers.change(|made| made.ask(wanted, unsent)) {
             return Reserved::Now;
         }
-        self.begin_ticks();
+        self.begin_ticks(Lack::Answers);
         self.shared.budget.want();
         self.set_timer();
         Reserved::Later
@@ -47,24 +83,27 @@ impl<T> Hub<T> {
             self.connections.put(connection);
         }
         let answer = (ticket.connection, ticket.sequence);
-        self.short.reservations.release(answer);
+        self.shared.answers.change(|made| made.release(answer));
         self.grant();
     }
 
     /// Tells those who wait that they have what they want, as far as there is room.
     pub(super) fn grant(&mut self) {
-        if !self.short.reservations.has_waiting() {
-            return;
-        }
         let unsent = self.unsent();
-        while let Some(Wanted { token, .. }) = self.short.reservations.next(unsent) {
+        while self.shared.answers.has_waiting()
+            && let Some(Wanted { token, .. }) = self.shared.answers.change(|made| made.next(unsent))
+        {
             self.tell(token, true);
         }
     }
 
     /// A connection is no more: nobody waits for its answers.
     pub(super) fn forget_reservations(&mut self, connection: u64) {
-        for Wanted { token, .. } in self.short.reservations.forget(connection) {
+        if !self.shared.answers.has_waiting() {
+            return;
+        }
+        let forgotten = self.shared.answers.change(|made| made.forget(connection));
+        for Wanted { token, .. } in forgotten {
             self.tell(token, false);
         }
     }

@@ -1,8 +1,10 @@
 //! What happens while memory is short: who is read all the same, who waits, and who is closed. `budget` has the rules.
 
+use parking_lot::MutexGuard;
+
 use super::*;
 use crate::net::budget::{
-    Holder, Kind, Relief, Reservations, Shares, TICK_MS, WAITERS_MAX, deadline_ms, victims,
+    Holder, Kind, Lack, Relief, Shares, TICK_MS, WAITERS_MAX, deadline_ms, victims,
 };
 
 /// Connections that wait for memory.
@@ -14,11 +16,8 @@ pub(super) struct Short {
     starved_small: VecDeque<u64>,
     /// They have a request whose answer may be large.
     deferred: VecDeque<u64>,
-    /// Large answers in the making.
-    pub reservations: Reservations,
     /// The connection whose frame goes on in the lane, and when it was chosen; None once the frame is complete.
     pub lane: Option<(u64, u64)>,
-    shares: Shares,
     /// When holders are looked at next. Waiters that are let try again, in vain, do not put it off.
     pub tick_ms: u64,
     /// When somebody last had to wait for memory of frames.
@@ -28,11 +27,22 @@ pub(super) struct Short {
 impl Short {
     pub fn has_waiters(&self) -> bool {
         !(self.starved.is_empty() && self.starved_small.is_empty() && self.deferred.is_empty())
-            || self.reservations.has_waiting()
     }
 }
 
 impl<T> Hub<T> {
+    /// True if somebody waits for memory that this hub may give.
+    pub(super) fn has_waiters(&self) -> bool {
+        self.short.has_waiters() || self.shared.answers.has_waiting()
+    }
+
+    /// When holders are looked at next, while somebody at any hub waits.
+    pub(super) fn tick_at_ms(&self) -> Option<u64> {
+        let is_short = |lack| self.shared.shortages.is_short(lack, self.now_ms);
+        let ticks = self.has_waiters() || is_short(Lack::Frames) || is_short(Lack::Answers);
+        ticks.then_some(self.short.tick_ms)
+    }
+
     /// How much a connection may bring into the shared buffer. 0: only what its frame has memory for, or nothing if it is `starved` now.
     pub(super) fn permit(&mut self, id: u64) -> usize {
         let all = self.brought.len();
@@ -72,16 +82,20 @@ impl<T> Hub<T> {
         self.count_shares(false);
         let most = self.shared.budget.bounds().common / 100 * self.shared.limits.percent_per_ip_max;
         if self.shared.budget.has_room(kind, more)
-            && (is_reserved || self.short.shares.allow(address, more, most))
+            && (is_reserved
+                || self
+                    .shared
+                    .shortages
+                    .allow(address, more, most, self.now_ms))
         {
-            self.short.shares.add(address, more);
+            self.own_shares().add(address, more);
             if receives {
                 self.grow(id, Account::Frames);
                 return 0;
             }
             return all;
         }
-        self.short.shares.add(address, 0);
+        self.own_shares().add(address, 0);
         let has_lane = |short: &Short| short.lane.is_some_and(|(holder, _)| holder == id);
         if !has_lane(&self.short) {
             self.starve(id, false);
@@ -105,8 +119,13 @@ impl<T> Hub<T> {
         }
     }
 
+    /// The memory of this hub's connections, by their addresses.
+    fn own_shares(&self) -> MutexGuard<'_, Shares> {
+        self.shared.shortages.own(self.number)
+    }
+
     fn starve(&mut self, id: u64, is_small: bool) {
-        self.begin_ticks();
+        self.begin_ticks(Lack::Frames);
         self.short.starved_ms = Some(self.now_ms);
         if let Some(connection) = self.connections.get(id) {
             connection.starved = true;
@@ -120,9 +139,17 @@ impl<T> Hub<T> {
         }
     }
 
-    pub(super) fn begin_ticks(&mut self) {
+    pub(super) fn begin_ticks(&mut self, lack: Lack) {
         if self.short.tick_ms < self.now_ms {
             self.short.tick_ms = self.now_ms + TICK_MS;
+        }
+        self.say(lack);
+    }
+
+    /// The other hubs hear that somebody waits here.
+    fn say(&self, lack: Lack) {
+        if self.shared.shortages.say(lack, self.now_ms) {
+            self.joint.wake_others(self.number);
         }
     }
 
@@ -141,7 +168,7 @@ impl<T> Hub<T> {
     }
 
     pub(super) fn defer(&mut self, connection: &mut Connection) {
-        self.begin_ticks();
+        self.begin_ticks(Lack::Answers);
         connection.deferred = true;
         self.short.deferred.push_back(connection.id);
         self.shared.budget.want();
@@ -205,7 +232,8 @@ impl<T> Hub<T> {
                 && connection.starved
                 && connection.slots.is_empty()
             {
-                let held = self.short.shares.of(connection.origin.peer.ip());
+                let address = connection.origin.peer.ip();
+                let held = self.shared.shortages.held_by(address, self.now_ms);
                 if best.is_none_or(|(least, _)| held < least) {
                     best = Some((held, id));
                 }
@@ -220,7 +248,7 @@ impl<T> Hub<T> {
     }
 
     fn count_shares(&mut self, anew: bool) {
-        if !anew && !self.short.shares.is_old(self.now_ms) {
+        if !anew && !self.own_shares().is_old(self.now_ms) {
             return;
         }
         let mut held = Vec::new();
@@ -234,7 +262,7 @@ impl<T> Hub<T> {
                 }
             }
         }
-        self.short.shares.count(self.now_ms, held.into_iter());
+        self.own_shares().count(self.now_ms, held.into_iter());
     }
 
     /// Once in `TICK_MS` while somebody waits: closes those that hold memory without need.
@@ -243,10 +271,18 @@ impl<T> Hub<T> {
         let frames_are_short = !self.short.starved.is_empty()
             || !self.short.starved_small.is_empty()
             || starved_ms.is_some_and(|at_ms| at_ms + TICK_MS >= self.now_ms);
-        let are_short = frames_are_short
-            || !self.short.deferred.is_empty()
-            || self.short.reservations.has_waiting();
-        if !are_short || self.now_ms < self.short.tick_ms {
+        let answers_are_short =
+            !self.short.deferred.is_empty() || self.shared.answers.has_waiting();
+        if frames_are_short {
+            self.say(Lack::Frames);
+        }
+        if answers_are_short {
+            self.say(Lack::Answers);
+        }
+        // Also where those who wait are others'.
+        let frames_are_short = self.shared.shortages.is_short(Lack::Frames, self.now_ms);
+        let answers_are_short = self.shared.shortages.is_short(Lack::Answers, self.now_ms);
+        if !(frames_are_short || answers_are_short) || self.now_ms < self.short.tick_ms {
             return;
         }
         self.short.tick_ms = self.now_ms + TICK_MS;
@@ -282,13 +318,12 @@ impl<T> Hub<T> {
             let bytes = (bounds.common / 4).saturating_sub(room);
             closed.extend(victims(of_frames, Relief { bytes }));
         }
-        let deferred =
-            !self.short.deferred.is_empty() && !self.shared.budget.has_room_for_answers();
-        let bytes = match deferred {
-            true => self.shared.budget.answers() - bounds.answers / 4 * 3,
+        let is_deferred = answers_are_short && !self.shared.budget.has_room_for_answers();
+        let bytes = match is_deferred {
+            true => (self.shared.budget.answers()).saturating_sub(bounds.answers / 4 * 3),
             false => 0,
         };
-        let bytes = bytes.max(self.short.reservations.lacks(self.unsent()));
+        let bytes = bytes.max(self.shared.answers.lacks(self.unsent()));
         closed.extend(victims(of_answers, Relief { bytes }));
         for holder in closed {
             if let Some(mut connection) = self.connections.take(holder.connection) {

@@ -182,8 +182,10 @@ impl<T> Hub<T> {
                 self.joint.made_room(self.number);
             }
         }
-        if self.short.has_waiters() {
+        if self.has_waiters() {
             self.feed();
+        } else if self.tick_at_ms().is_some() {
+            self.set_timer();
         }
         for warmed in self.cold.drain() {
             if let Some(connection) = self.connections.get(warmed.connection) {
@@ -412,7 +414,7 @@ impl<T> Hub<T> {
                 .budget
                 .answers_changed(connection.charged, bytes);
             self.charged = self.charged + bytes - connection.charged;
-            if bytes < connection.charged && self.short.has_waiters() {
+            if bytes < connection.charged && self.has_waiters() {
                 self.wake.signal();
             }
             connection.charged = bytes;

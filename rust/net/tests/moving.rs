@@ -8,6 +8,8 @@ pub(super) struct Several {
     pub hubs: Hubs<u32>,
     port: u16,
     pub ended: Vec<Disconnected>,
+    /// The tokens of those that have the memory for which they asked.
+    pub granted: Vec<u64>,
 }
 
 impl Several {
@@ -20,9 +22,12 @@ impl Several {
 
     /// The loop, with room for so many threads.
     pub fn alone(threads_max: usize) -> Self {
+        Self::of(Limits::default(), threads_max)
+    }
+
+    pub fn of(limits: Limits, threads_max: usize) -> Self {
         let apis = HashMap::from([(METADATA, Api::plain(0, 9))]);
-        let (limits, connections) = (Limits::default(), ConnectionLimits::default());
-        let hubs = Hubs::new(limits, connections, &apis, threads_max).unwrap();
+        let hubs = Hubs::new(limits, ConnectionLimits::default(), &apis, threads_max).unwrap();
         let port = hubs
             .loops()
             .lock()
@@ -32,6 +37,7 @@ impl Several {
             hubs,
             port,
             ended: Vec::new(),
+            granted: Vec::new(),
         }
     }
 
@@ -48,6 +54,10 @@ impl Several {
                 None => return requests,
                 Some(Event::Request(incoming)) => requests.push(incoming),
                 Some(Event::Disconnected(gone)) => self.ended.push(gone),
+                Some(Event::Reserved {
+                    token,
+                    is_granted: true,
+                }) => self.granted.push(token),
                 Some(_) => {}
             }
         }
@@ -55,15 +65,27 @@ impl Several {
 
     /// Turns of all hubs, until one brings a request. Returns that hub's number and the request's ticket.
     pub fn request(&mut self) -> (usize, Ticket) {
+        let (number, incoming) = self.incoming();
+        (number, incoming.ticket)
+    }
+
+    /// The same, with the frame.
+    pub fn incoming(&mut self) -> (usize, Incoming) {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             for number in 0..3 {
                 if let Some(incoming) = self.turn(number).pop() {
-                    return (number, incoming.ticket);
+                    return (number, incoming);
                 }
             }
         }
         panic!("no request comes");
+    }
+
+    /// The request is over without an answer.
+    pub fn skip(&self, incoming: &Incoming) {
+        let ticket = incoming.ticket;
+        self.hubs.of(ticket.connection).skip(ticket);
     }
 
     pub fn answer(&mut self, ticket: Ticket) {
