@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import trio
 
-from ottla.broker.parts import THREADS
+from ottla.broker.network_threads import VARIABLE as THREADS
 from ottla.errors import RequestTimedOut
 from ottla.replication.partition import Partition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData

@@ -10,7 +10,7 @@ import trio
 
 from ottla.broker.fetch import session as rules
 from ottla.broker.fetch.session import FetchSession
-from ottla.broker.parts import THREADS
+from ottla.broker.network_threads import VARIABLE as THREADS
 from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.partition import Partition
 from ottla.wire.k01_fetch import FETCH

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla.broker.parts import THREADS
+from ottla.broker.network_threads import VARIABLE as THREADS
 from ottla.client.errors import ConnectionLost
 from ottla.errors import StorageError, UnknownServerError
 from tests.support.client import Client, values

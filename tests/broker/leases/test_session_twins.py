@@ -15,7 +15,7 @@ import trio
 from ottla.broker.fetch import incremental
 from ottla.broker.fetch.context import Context
 from ottla.broker.fetch.session import FetchSession
-from ottla.broker.parts import THREADS
+from ottla.broker.network_threads import VARIABLE as THREADS
 from ottla.errors import TopicAlreadyExists
 from ottla.wire.headers import request_frame
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
