@@ -24,7 +24,7 @@ CHECKED := cargo --config profile.quick.package.ottla-core.opt-level=0 \
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint deny fmt wheel licences dashboard clean
+.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress tsan clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint deny fmt wheel licences dashboard clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -209,11 +209,18 @@ clients: $(STAMPS)/test-tools clients-tools ## all clients against the broker, a
 
 # Seeds come from the time and are printed by what fails; CASES=1 OTTLA_SEED=... runs one again.
 CASES ?= 3000
+TSAN ?= net:: direct::
 soak: release $(STAMPS)/test-tools $(STAMPS)/connect clients-tools ## long runs: thousands of seeds (CASES=3000), whole matrices, mutants
 	OTTLA_CASES=$(CASES) cargo test --quiet --locked --profile quick --no-default-features --lib log::
 	$(BIN)/python -m tests.faults.mutants log.
+	$(MAKE) tsan
 	OTTLA_TEST_STARTS=own $(BIN)/pytest -m soak
 	OTTLA_TEST_STARTS=own OTTLA_TAKEOVER_MB=1024 $(BIN)/pytest tests/compat/test_takeover.py
+
+# Needs a nightly toolchain with the component rust-src. Fails where two threads touch memory without order between them.
+tsan: ## ThreadSanitizer over the parts of Rust that threads share, and the standard library: TSAN="net:: direct::tests"
+	RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu --target-dir target/tsan \
+		--quiet --locked --no-default-features --lib -- $(TSAN)
 
 mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one promise at a time: the tests must notice (MUTANTS="log. broker.")
 	$(BIN)/python -m tests.faults.mutants $(MUTANTS)

@@ -75,15 +75,20 @@ impl<T> Hubs<T> {
         threads: usize,
         mut start: impl FnMut(usize) -> io::Result<()>,
     ) -> io::Result<()> {
-        let served = self
-            .joint
-            .serving
-            .serve_by(self.others.len().min(threads), |number| {
-                self.make(number)?;
-                start(number - 1)
-            });
+        let mut threads = self.others.len().min(threads);
+        let mut made = Ok(());
+        // Before `Serving` is locked, which is locked after hubs.
+        for number in 1..=threads {
+            made = self.make(number);
+            if made.is_err() {
+                threads = number - 1;
+                break;
+            }
+        }
+        let start = |number| start(number - 1);
+        let served = self.joint.serving.serve_by(threads, start);
         self.joint.wake_all();
-        served
+        served.and(made)
     }
 
     /// Makes the hub of a number if there is none yet.
