@@ -219,7 +219,7 @@ soak: release $(STAMPS)/test-tools $(STAMPS)/connect clients-tools ## long runs:
 
 # Needs a nightly toolchain with the component rust-src. Fails where two threads touch memory without order between them.
 tsan: ## ThreadSanitizer over the parts of Rust that threads share, and the standard library: TSAN="net:: direct::tests"
-	RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu --target-dir target/tsan \
+	TSAN_OPTIONS=allocator_may_return_null=1 RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu --target-dir target/tsan \
 		--quiet --locked --no-default-features --lib -- $(TSAN)
 
 mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one promise at a time: the tests must notice (MUTANTS="log. broker.")
