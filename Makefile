@@ -24,7 +24,7 @@ CHECKED := cargo --config profile.quick.package.ottla-core.opt-level=0 \
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress tsan clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint deny fmt wheel licences dashboard clean
+.PHONY: help build release run docs demo cluster test test-rust test-rust-python test-python test-leases-off judges quick stress tsan clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint deny fmt wheel licences dashboard clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -127,6 +127,11 @@ test: test-rust test-python ## every test, with one judge of each kind
 
 test-rust:
 	$(CHECKED) test --quiet --locked --profile quick --no-default-features
+
+# Those of rust/py, which need an interpreter and a second build of the crate; `make judges` runs them.
+test-rust-python: $(STAMPS)/venv
+	LD_LIBRARY_PATH=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))') PYO3_PYTHON=$(abspath $(BIN))/python \
+		$(CHECKED) test --quiet --locked --profile quick --lib -- py::
 
 # Other people's clients and Apache Kafka, as judges: old releases of confluent-kafka in environments of their own, kcat
 # from Debian, Kafka's jars from Maven Central. What cannot be had here is skipped by the tests, which say so.

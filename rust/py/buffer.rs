@@ -79,3 +79,89 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Input {
         Ok(Self(Memory::Copied(buffer.to_vec(object.py())?)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    /// The input that Python's expression is, and whether its bytes are the object's own memory.
+    fn input(py: Python<'_>, expression: &CStr) -> PyResult<(Input, bool)> {
+        let object = py.eval(expression, None, None)?;
+        let input = object.extract::<Input>()?;
+        let own = PyBuffer::<u8>::get(&object)?
+            .buf_ptr()
+            .cast::<u8>()
+            .cast_const();
+        let is_own = std::ptr::eq(input.bytes(py).as_ptr(), own);
+        Ok((input, is_own))
+    }
+
+    #[test]
+    fn bytes_are_read_where_they_are_with_and_without_the_interpreter() {
+        Python::initialize();
+        Python::attach(|py| {
+            for expression in [
+                c"b'abc'",
+                c"memoryview(b'abc')",
+                c"memoryview(b'xabcx')[1:4]",
+            ] {
+                let (input, is_own) = input(py, expression).unwrap();
+                assert_eq!(input.bytes(py), b"abc");
+                assert_eq!(input.bytes_detached(), Some(&b"abc"[..]));
+                assert!(is_own, "{expression:?}");
+            }
+        });
+    }
+
+    /// A view that cannot be written to does not keep its bytearray from being written to.
+    #[test]
+    fn a_buffer_that_others_can_write_to_is_copied() {
+        Python::initialize();
+        Python::attach(|py| {
+            let written = [
+                c"bytearray(b'abc')",
+                c"memoryview(bytearray(b'abc'))",
+                c"memoryview(bytearray(b'abc')).toreadonly()",
+            ];
+            for expression in written {
+                let (input, is_own) = input(py, expression).unwrap();
+                assert_eq!(input.bytes(py), b"abc");
+                assert_eq!(input.bytes_detached(), Some(&b"abc"[..]));
+                assert!(!is_own, "{expression:?}");
+            }
+        });
+    }
+
+    /// Its file may change while no interpreter is held.
+    #[test]
+    fn a_map_of_a_file_is_not_read_without_the_interpreter() {
+        Python::initialize();
+        Python::attach(|py| {
+            let map = c"__import__('mmap').mmap(-1, 3, access=1)";
+            let (input, is_own) = input(py, map).unwrap();
+            assert_eq!(input.bytes(py), [0; 3]);
+            assert_eq!(input.bytes_detached(), None);
+            assert!(is_own);
+        });
+    }
+
+    #[test]
+    fn odd_objects() {
+        Python::initialize();
+        Python::attach(|py| {
+            assert!(input(py, c"b''").unwrap().0.bytes(py).is_empty());
+            assert!(
+                input(py, c"memoryview(b'')")
+                    .unwrap()
+                    .0
+                    .bytes(py)
+                    .is_empty()
+            );
+            for expression in [c"memoryview(b'abcdef')[::2]", c"'abc'", c"3", c"None"] {
+                assert!(input(py, expression).is_err(), "{expression:?}");
+            }
+        });
+    }
+}
