@@ -14,7 +14,7 @@ from ottla.broker.network_threads import VARIABLE as THREADS
 from ottla.config import BrokerConfig
 from ottla.errors import InvalidConfig
 from ottla.wire.k00_produce import PRODUCE
-from ottla.wire.k01_fetch import FETCH
+from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from tests.support.client import Client, values
 from tests.support.leased import One, produce, started
 from tests.support.waiting import PATIENCE_S, comes_true
@@ -110,10 +110,24 @@ async def test_a_busy_thread_hands_connections_on(tmp_path: Path, monkeypatch: p
         first = hub.threads
 
         deadline = time.monotonic() + PATIENCE_S
+        row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(replica_id=-1, topics=[FetchTopic(topic="t", partitions=[row])])
 
         def talk(client: Client) -> None:
+            """Has more answers on their way than a look at records would leave time for, and does not look."""
+            space, socket = bytearray(1 << 20), client._socket
+            socket.settimeout(PATIENCE_S)
             while not hub.moved_total and time.monotonic() < deadline:
-                assert values(client.fetch("t")) == [bytes(1_000_000)]
+                for _ in range(8):
+                    client.send_only(FETCH, 11, request)
+                for _ in range(8):
+                    size = bytearray()
+                    while len(size) < 4:
+                        size += socket.recv(4 - len(size))
+                    left = int.from_bytes(size, "big")
+                    assert left > 1_000_000
+                    while left:
+                        left -= socket.recv_into(space, min(left, len(space)))
 
         async with trio.open_nursery() as nursery:
             for client in busy:
