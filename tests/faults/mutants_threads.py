@@ -231,6 +231,13 @@ MUTANTS = (
         "rust/net/hub/shortage.rs",
         "            self.joint.wake_others(self.number);\n",
         "",
+        cargo=(f"{_MEMORY}large_answers_of_all_hubs_have_one_bound",),
+    ),
+    Mutant(
+        "threads.a-shortage-of-others-is-none",
+        "rust/net/hub/shortage.rs",
+        "        let frames_are_short = self.shared.shortages.is_short(Lack::Frames, self.now_ms);\n",
+        "",
         cargo=(f"{_MEMORY}who_stands_still_at_one_hub_is_closed_when_somebody_waits_at_another",),
     ),
     Mutant(

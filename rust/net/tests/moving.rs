@@ -1,5 +1,8 @@
 //! Connections that go from one thread to another.
 
+use rustix::event::epoll;
+use rustix::time::Timespec;
+
 use super::super::hub::{Hubs, Ticket};
 use super::*;
 use crate::net::table::hub_of;
@@ -61,6 +64,14 @@ impl Several {
                 Some(_) => {}
             }
         }
+    }
+
+    /// True if a turn of the hub would find something.
+    pub fn is_woken(&self, number: usize) -> bool {
+        let fd = Arc::clone(self.hub(number).unwrap().lock().fd());
+        let mut space = [const { std::mem::MaybeUninit::uninit() }; 1];
+        let (found, _) = epoll::wait(&fd, &mut space, Some(&Timespec::default())).unwrap();
+        !found.is_empty()
     }
 
     /// Turns of all hubs, until one brings a request. Returns that hub's number and the request's ticket.
