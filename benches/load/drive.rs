@@ -254,10 +254,11 @@ pub fn run(options: &Options) -> Value {
             *is_blocked = driver.send(index);
         }
     }
-    // (since when, CPU of the server, requests sent) of the measured time.
-    let mut measured: Option<(Instant, f64, u64)> = None;
+    let own_cpu_s = || process::cpu_s(&[std::process::id()]);
+    // (since when, CPU of the server, requests sent, CPU of this process) of the measured time.
+    let mut measured: Option<(Instant, f64, u64, f64)> = None;
     let mut result = Value::Null;
-    let finish = |driver: &Driver, since: (Instant, f64, u64), now: Instant| {
+    let finish = |driver: &Driver, since: (Instant, f64, u64, f64), now: Instant| {
         let seconds = (now - since.0).as_secs_f64();
         let requests = if options.unanswered {
             driver.sent.iter().sum::<u64>() - since.2
@@ -270,6 +271,7 @@ pub fn run(options: &Options) -> Value {
             "requests_per_s": requests as f64 / seconds,
             "received_mb_per_s": driver.bytes as f64 / seconds / 1e6,
             "cpu_s": process::cpu_s(&options.pids) - since.1,
+            "own_cpu_s": own_cpu_s() - since.3,
         })
     };
     loop {
@@ -279,7 +281,7 @@ pub fn run(options: &Options) -> Value {
                 (driver.answers, driver.bytes) = (0, 0);
                 driver.latencies.clear();
                 let sent = driver.sent.iter().sum();
-                measured = Some((now, process::cpu_s(&options.pids), sent));
+                measured = Some((now, process::cpu_s(&options.pids), sent, own_cpu_s()));
             }
             Some(since) if result.is_null() && now - since.0 >= length => {
                 result = finish(&driver, since, now);
