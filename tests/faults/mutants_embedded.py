@@ -2,6 +2,7 @@
 
 from tests.faults.mutants import Mutant
 
+_BLOCKS = "tests/embedded/test_blocks.py::"
 _BROKER = "tests/embedded/test_broker.py::"
 _CLUSTER = "tests/embedded/test_cluster.py::"
 _FAULTS = "tests/embedded/test_faults.py::"
@@ -12,6 +13,27 @@ _POWER = "tests/embedded/test_power_loss.py::"
 _TREE = "tests/coordination/test_embedded.py::"
 
 MUTANTS = (
+    Mutant(
+        "embedded.the-end-of-a-block-hides-its-error",
+        "python/ottla/embedded/block.py",
+        "        try:\n            self.close()\n        except Exception as failure:\n            if error is None",
+        "        try:\n            self.close()\n        except Exception as failure:\n            if True",
+        pytest=(f"{_BLOCKS}test_the_error_of_the_block_goes_on",),
+    ),
+    Mutant(
+        "embedded.a-cancellation-takes-a-failure-with-it",
+        "python/ottla/embedded/block.py",
+        "isinstance(error, trio.Cancelled | asyncio.CancelledError | GeneratorExit)",
+        "False",
+        pytest=(f"{_BLOCKS}test_a_cancelled_block_does_not_lose_it",),
+    ),
+    Mutant(
+        "embedded.errors-turn-in-a-circle",
+        "python/ottla/embedded/block.py",
+        "    _first_of(failure, until=error).__context__ = None\n",
+        "",
+        pytest=(f"{_BLOCKS}test_the_row_of_errors_before_it_is_kept",),
+    ),
     Mutant(
         "embedded.leases-have-another-clock",
         "rust/log/pending.rs",
