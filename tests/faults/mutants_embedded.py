@@ -57,9 +57,9 @@ MUTANTS = (
     ),
     Mutant(
         "embedded.transactions-have-another-clock",
-        "python/ottla/embedded/thread.py",
-        "                    broker.transactions.coordinator._now_ms = self._clock.now_ms\n",
-        "",
+        "python/ottla/broker/parts.py",
+        "        broker.wall_ms,\n",
+        "        lambda: __import__('time').time_ns() // 1_000_000,\n",
         pytest=(f"{_CLOCK}test_transactions_time_out",),
     ),
     Mutant(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -95,8 +96,15 @@ SILENCE_SECONDS = 10.0
 DRAIN_SECONDS = 5.0
 
 
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class Broker:
-    """A running broker. `start` is the way to make one."""
+    """A running broker. `start` is the way to make one.
+
+    wall_ms: Milliseconds since 1970, for groups and transactions. Logs have the same clock from their disk.
+    """
 
     def __init__(
         self,
@@ -110,8 +118,10 @@ class Broker:
         *,
         is_alone: bool,
         audit: Audit | None = None,
+        wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
         self.id = broker_id
+        self.wall_ms = wall_ms
         #: No other broker can be in its tree.
         self.is_alone = is_alone
         self.cluster_id = cluster_id
@@ -155,10 +165,9 @@ class Broker:
         self.producer_ids = ProducerIds(tree, broker_id)
         self.admin = Admin(tree, broker_id, settings, self.metadata, self.addresses)
         self.registration = Registration(tree, broker_id, self._describe, cluster_id=cluster_id)
-        session_s = settings.config.get_int("zookeeper.session.timeout.ms") / 1000
-        self.standing = Standing(tree, self.registration, session_s)
+        self.standing = Standing(tree, self.registration, self.config.get_int("zookeeper.session.timeout.ms") / 1000)
         self.transactions = parts.transactions(self)
-        self.groups = groups(offsets_topic(self), self.deadlines, settings.config)
+        self.groups = groups(offsets_topic(self), self.deadlines, settings.config, wall_ms)
         self.advertised: Mapping[int, Api[Any, Any]] = SUPPORTED
         self.controller = parts.controller(self)
         self.client_quotas = ClientQuotas(settings.config)
@@ -190,11 +199,12 @@ class Broker:
         hears: trio.CancelScope | None = None,
         adopt: bool = False,
         shared: SharedTree | None = None,
+        wall_ms: Callable[[], int] = _wall_ms,
     ) -> AsyncIterator[Broker]:
         """A broker that serves inside the `async with` block and is stopped cleanly at its end. `at` is told what the
         start has come to. `waits` may be cancelled to end the wait for ZooKeeper, and `hears` to end that for the
         controller. `adopt` makes topics from logs whose tree is lost (see `ottla.broker.tree`). `shared` is the tree of
-        brokers in one process.
+        brokers in one process, and `wall_ms` a wall clock that may jump.
         """
         place = place_of(config, shared)
         if place is None:
@@ -229,7 +239,8 @@ class Broker:
             at("registering, and waiting for the controller")
             async with trio.open_nursery() as nursery:
                 parts_given = (tree, settings, logs, belonging, nursery)
-                broker = cls(broker_id, cluster_id, *parts_given, is_alone=place is None, audit=audit)
+                alone = place is None
+                broker = cls(broker_id, cluster_id, *parts_given, is_alone=alone, audit=audit, wall_ms=wall_ms)
                 broker.log.info(
                     "broker %d of cluster %s, with %s", broker_id, cluster_id, _tree_of(config, place, logs)
                 )

@@ -9,12 +9,17 @@ from ottla.group.hosted import GroupSettings
 from ottla.group.state import Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.config import BrokerConfig
     from ottla.replication.delayed import Deadlines
     from ottla.replication.internal_topic import InternalTopic
 
 
-def groups(topic: InternalTopic, deadlines: Deadlines, config: BrokerConfig) -> GroupCoordinator:
+def groups(
+    topic: InternalTopic, deadlines: Deadlines, config: BrokerConfig, wall_ms: Callable[[], int]
+) -> GroupCoordinator:
+    """`wall_ms` gives the time that stands in records, in milliseconds since 1970."""
     settings = GroupSettings(
         session_timeout_ms_min=config.get_int("group.min.session.timeout.ms"),
         session_timeout_ms_max=config.get_int("group.max.session.timeout.ms"),
@@ -30,4 +35,4 @@ def groups(topic: InternalTopic, deadlines: Deadlines, config: BrokerConfig) -> 
             bytes_max=config.queued_bytes_max // 4,
         ),
     )
-    return GroupCoordinator(topic, deadlines, settings)
+    return GroupCoordinator(topic, deadlines, settings, wall_ms=wall_ms)

@@ -29,6 +29,8 @@ from ottla.replication.unclean_start import UncleanStart
 from ottla.transaction.service import Transactions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.broker.audit.audit import Audit
     from ottla.broker.authentication.between import Access
     from ottla.broker.authorization.store import Changed
@@ -48,6 +50,7 @@ class Unfinished(Host, Protocol):
     """The parts of a broker of which others are made."""
 
     id: int
+    wall_ms: Callable[[], int]
     cluster_id: str
     is_alone: bool
     tree: Tree
@@ -195,6 +198,7 @@ def transactions(broker: Unfinished) -> Transactions:
         Directory(broker.tree, broker.id, broker.metadata, broker.config.inter_broker_listener, broker.standing),
         broker.producer_ids.next,
         _dialer(broker, f"broker-{broker.id}-txn-marker-sender", "request.timeout.ms"),
+        broker.wall_ms,
     )
 
 

@@ -176,12 +176,9 @@ class BrokerThread:
         with trio.CancelScope() as serves:
             self._begun.set_result((trio.lowlevel.current_trio_token(), serves))
             try:
-                async with Broker.start(self._config, shared=self._shared) as broker:
+                async with Broker.start(self._config, shared=self._shared, wall_ms=self._clock.now_ms) as broker:
                     self._interception = Interception(broker.requests, broker.leases, broker.turn, self._plan)
                     self._interception.arrange()
-                    # Logs have it from their disk.
-                    broker.groups.wall_ms = self._clock.now_ms
-                    broker.transactions.coordinator._now_ms = self._clock.now_ms
                     self._started.set_result(broker)
                     try:
                         await trio.sleep_forever()

@@ -6,7 +6,6 @@ Requests go straight to `coordinator`, which answers through callbacks; only wha
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection
 
 import trio
@@ -37,7 +36,7 @@ LOAD_RETRY_MS = 1000
 
 class Transactions:
     """Transactions as the rest of the broker sees them. `next_producer_id` gives an id that nobody had; it may raise
-    TreeError.
+    TreeError. `wall_ms` is the time that stands in records, in milliseconds since 1970.
     """
 
     def __init__(
@@ -47,11 +46,12 @@ class Transactions:
         directory: Directory,
         next_producer_id: Callable[[], Awaitable[int]],
         dialer: Dialer,
+        wall_ms: Callable[[], int],
     ) -> None:
         self.topic = topic
         self.coordinator = Coordinator(
             topic,
-            _now_ms,
+            wall_ms,
             config.get_int("transaction.max.timeout.ms"),
             wake=lambda: self._sender.wake(),
             may_be_replaced=directory.may_be_replaced,
@@ -172,7 +172,3 @@ class Transactions:
         if index not in self.coordinator.shards and self._directory.is_led_elsewhere(own):
             return dict.fromkeys(partitions, 0)
         return self.coordinator.verify(transactional_id, producer_id, producer_epoch, partitions)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
