@@ -9,10 +9,46 @@ _FAULTS = "tests/embedded/test_faults.py::"
 _DISK = "tests/embedded/test_disk_faults.py::"
 _CLOCK = "tests/embedded/test_clock.py::"
 _MOVES = "tests/embedded/test_moves.py::"
+_PAUSE = "tests/embedded/test_pause.py::"
 _POWER = "tests/embedded/test_power_loss.py::"
 _TREE = "tests/coordination/test_embedded.py::"
 
 MUTANTS = (
+    Mutant(
+        "embedded.leases-go-on-in-a-pause",
+        "python/ottla/embedded/thread.py",
+        "        broker.leases.step_aside(True)\n",
+        "",
+        pytest=(f"{_PAUSE}test_leases_do_not_serve_meanwhile",),
+    ),
+    Mutant(
+        "embedded.a-paused-follower-fetches",
+        "python/ottla/replication/following.py",
+        "            resting = [*self._threads]\n",
+        "            resting: list[PartitionKey] = []\n",
+        pytest=(f"{_PAUSE}test_a_paused_follower_does_not_fetch",),
+    ),
+    Mutant(
+        "embedded.nobody-hears-that-the-session-ended-in-a-pause",
+        "python/ottla/embedded/thread.py",
+        "                tree.has_expired()\n",
+        "                pass\n",
+        pytest=(f"{_PAUSE}test_a_paused_leader_comes_back_as_a_follower",),
+    ),
+    Mutant(
+        "embedded.a-short-pause-costs-the-session",
+        "python/ottla/embedded/tree.py",
+        "            silence.is_heard = True\n",
+        "            silence.is_heard = False\n",
+        pytest=(f"{_PAUSE}test_a_short_pause_keeps_the_session",),
+    ),
+    Mutant(
+        "embedded.a-killed-broker-reads-what-came-in-its-pause",
+        "python/ottla/embedded/thread.py",
+        "        self._broker.requests.intercept(lambda _: _dropped)\n",
+        "",
+        pytest=(f"{_PAUSE}test_one_that_is_killed_answers_nobody",),
+    ),
     Mutant(
         "embedded.the-end-of-a-block-hides-its-error",
         "python/ottla/embedded/block.py",
@@ -163,7 +199,7 @@ MUTANTS = (
     Mutant(
         "embedded.nobody-stops-it-at-the-end-of-the-program",
         "python/ottla/embedded/thread.py",
-        "            thread._cancel()\n            thread._thread.join()\n",
+        "            thread._cancel()\n            thread._end_pause()\n            thread._thread.join()\n",
         "            pass\n",
         pytest=(f"{_BROKER}test_a_program_that_ends_stops_it",),
     ),
@@ -177,9 +213,9 @@ MUTANTS = (
     Mutant(
         "embedded.a-session-never-ends",
         "python/ottla/embedded/tree.py",
-        "            await self._store.end(session_id)\n",
+        "            await self._store.end(silence.session_id)\n",
         "",
-        pytest=(f"{_CLUSTER}test_a_session_ends_in_time",),
+        pytest=(f"{_CLUSTER}test_a_session_ends_in_time", f"{_PAUSE}test_a_paused_leader_comes_back_as_a_follower"),
     ),
     Mutant(
         "embedded.watches-are-told-in-the-first-loop",

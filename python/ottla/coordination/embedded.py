@@ -439,7 +439,15 @@ class EmbeddedTree(Tree):
     async def expire(self) -> None:
         """End the session as ZooKeeper does when it heard nothing for the session's timeout, and begin a new one."""
         await self._store.end(self._session_id)
+        self.has_expired()
+        await self.renew()
+
+    def has_expired(self) -> None:
+        """The store has ended the session (`EmbeddedStore.end`), and its owner hears of it now. `renew` follows."""
         self._change_state(SessionState.EXPIRED)
+
+    async def renew(self) -> None:
+        """Begins a new session in place of the one that has expired."""
         self._session_id = await self._store.new_session()
         self._change_state(SessionState.CONNECTED)
 
@@ -466,6 +474,8 @@ class EmbeddedTree(Tree):
     async def _call(self, call: Callable[[TreeDatabase], Any]) -> Any:
         if self._state is SessionState.CLOSED:
             raise Unavailable("/", "the tree is closed")
+        if self._state is SessionState.EXPIRED:
+            raise SessionExpired("/", "the session has ended, and the next one has not begun")
         session_id = self._session_id
         result = await self._store.call(call)
         if session_id != self._session_id:

@@ -43,7 +43,7 @@ __all__ = ["Broker", "BrokerFailed", "NotRunning"]
 
 
 class NotRunning(RuntimeError):
-    """The broker is not running: it was not started, or was stopped or killed."""
+    """The broker is not running: it was not started, or was stopped or killed. Or it is paused, and cannot answer."""
 
 
 class Broker(Block):
@@ -92,7 +92,8 @@ class Broker(Block):
 
     def __repr__(self) -> str:
         thread = self._thread
-        return f"<ottla.Broker, {'not running' if thread is None else f'at {thread.address}'}>"
+        where = "not running" if thread is None else f"at {thread.address}"
+        return f"<ottla.Broker, {where}{', paused' if self.is_paused else ''}>"
 
     # --- life ---
 
@@ -150,6 +151,31 @@ class Broker(Block):
             self._thread = None
             thread.kill()
 
+    def pause(self) -> None:
+        """Has the broker stand still, as SIGSTOP does a process, or a machine that sleeps: connections stay open, and
+        new ones are taken by the system, but no request is answered until `resume`. Does nothing if it is paused.
+
+        In a `Cluster` its session with the tree ends when it has stood still for `zookeeper.session.timeout.ms`; others
+        lead then, and it hears of that before anything else when it goes on. `embedded/pause.py` says what the others
+        believe meanwhile. A broker of a ZooKeeper keeps its session.
+
+        A paused broker may be killed. To be stopped or closed it goes on first.
+
+        Raises:
+            NotRunning. BrokerFailed: it has failed.
+        """
+        with self._changes:
+            self._running().pause()
+
+    def resume(self) -> None:
+        """Has a paused broker go on. Returns when it does; others may lead by then. Does nothing if it is not paused.
+
+        Raises:
+            NotRunning.
+        """
+        with self._changes:
+            self._running().resume()
+
     def power_loss(self, seed: int | None = None) -> None:
         """Ends the broker as its machine does that loses its power: as `kill`, and what was not flushed is gone. The
         next start finds that the machine has been started anew, as after a real one.
@@ -206,6 +232,12 @@ class Broker(Block):
         return thread is not None and thread.is_alive and self._process == os.getpid()
 
     @property
+    def is_paused(self) -> bool:
+        """True from `pause` on until it goes on or ends. It `is_running` meanwhile."""
+        thread = self._thread
+        return thread is not None and thread.is_paused and self.is_running
+
+    @property
     def bootstrap_servers(self) -> str:
         """HOST:PORT, as clients take it. Raises NotRunning before the first start with port 0."""
         if not self._port:
@@ -236,8 +268,10 @@ class Broker(Block):
         """Creates a topic, and returns when its partitions have leaders. `settings` are the topic's, by Kafka's names.
 
         Raises:
-            TopicAlreadyExists, InvalidTopic, InvalidPartitions, InvalidConfig, NotRunning.
+            TopicAlreadyExists, InvalidTopic, InvalidPartitions, InvalidConfig, NotRunning; also if it is paused.
         """
+        if self.is_paused:
+            raise NotRunning(f"{self!r} is paused: call resume()")
         self._running().create_topic(name, partitions, 1, texts(settings or {}))
 
     def log(self, topic: str, partition: int = 0) -> Log:

@@ -135,6 +135,10 @@ class Cluster(Block):
             stack.callback(self._end)
             for member in self._members.values():
                 stack.callback(member.stop)
+            # The others would wait for a controller that stands still.
+            for member in self._members.values():
+                if member.is_paused:
+                    member.resume()
 
     def _end(self) -> None:
         tree, self._tree = self._tree, None
@@ -207,7 +211,7 @@ class Cluster(Block):
             TimeoutError: it does not lead in half a minute.
         """
         moved = TopicPartition(topic, partition)
-        target = next_leader(moved, self._state(moved), to, lambda each: self._members[each].is_running)
+        target = next_leader(moved, self._state(moved), to, self._answers)
         deadline = time.monotonic() + MOVED_S
         while self._state(moved).leader != target:
             if time.monotonic() > deadline:
@@ -243,21 +247,33 @@ class Cluster(Block):
         Raises:
             TopicAlreadyExists, InvalidTopic, InvalidPartitions, InvalidReplicationFactor, InvalidConfig, NotRunning.
         """
-        running = self._threads()
-        running[0].create_topic(name, partitions, -1 if replicas is None else replicas, texts(settings or {}))
-        for thread in running:
+        count = -1 if replicas is None else replicas
+        self._any_running().create_topic(name, partitions, count, texts(settings or {}))
+        for thread in self._threads():
             thread.knows(name, partitions)
 
     def _threads(self) -> list[BrokerThread]:
-        """Those of the brokers that run, at least one."""
+        """Those of the brokers that run and are not paused, at least one."""
         self._running()
-        running = [each._thread for each in self._members.values() if each._thread is not None and each.is_running]
+        running = [
+            each._thread for each in self._members.values() if each._thread is not None and self._answers(each.id)
+        ]
         if not running:
-            raise NotRunning(f"no broker of {self!r} runs: start one")
+            raise NotRunning(f"no broker of {self!r} runs: start one, or resume one")
         return running
 
+    def _answers(self, broker_id: int) -> bool:
+        """True if a broker answers its clients."""
+        member = self._members[broker_id]
+        return member.is_running and not member.is_paused
+
     def _any_running(self) -> BrokerThread:
-        return self._threads()[0]
+        """One of them, which knows the controller: the one before may not answer."""
+        found = self._threads()[0]
+        controller = self._running().controller()
+        if controller is not None:
+            found.knows_controller(controller)
+        return found
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         state = self._running().state(*partition)

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
@@ -17,12 +17,18 @@ from ottla.broker.faults.dispatch import Interception
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from ottla.config import BrokerConfig
+from ottla.coordination.embedded import EmbeddedTree
+from ottla.coordination.tree import TreeError
 from ottla.embedded import moves
 from ottla.embedded.clock import Clock
 from ottla.embedded.moves import Coordinated
+from ottla.embedded.pause import Pause
 from ottla.embedded.plan import OWN_CLIENT, Plan
 from ottla.embedded.tree import ClusterTree
 from ottla.kafka import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.call import AnyCall
 
 T = TypeVar("T")
 #: How long a broker is waited for to hear of a topic.
@@ -49,6 +55,7 @@ class BrokerThread:
         self._begun: Future[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = Future()
         self._started: Future[Broker] = Future()
         self._failure: BaseException | None = None
+        self._pause: Pause | None = None
         # A program that forgets to stop it ends all the same; `_at_exit` stops it before that.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -74,22 +81,82 @@ class BrokerThread:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Waits for a clean end. Raises BrokerFailed if it failed before."""
+        """Waits for a clean end, for which one that is paused goes on. Raises BrokerFailed if it failed before."""
         self._cancel()
+        self._end_pause()
         self._thread.join()
         self._check()
 
     def kill(self) -> None:
         """Waits for an end that leaves things as a killed process does. Raises BrokerFailed if it failed before."""
-        with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._die)
+        if not self._end_pause(self._die_unheard):
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._die)
         self._thread.join()
         self._check()
 
     def _die(self) -> None:
         if self._shared is not None:
-            self._shared.left(self._broker.tree, self._config.get_int("zookeeper.session.timeout.ms") / 1000)
+            self._shared.left(self._broker.tree, self._session_s)
         self._broker.die()
+
+    def _die_unheard(self) -> None:
+        """Dies without a look at the requests that came while it stood still."""
+        self._interception.end()
+        self._broker.requests.intercept(lambda _: _dropped)
+        self._die()
+
+    @property
+    def _session_s(self) -> float:
+        return self._config.get_int("zookeeper.session.timeout.ms") / 1000
+
+    # --- standing still ---
+
+    @property
+    def is_paused(self) -> bool:
+        return self._pause is not None
+
+    def pause(self) -> None:
+        """Returns when the broker stands still. Raises BrokerFailed if it has ended instead."""
+        if self._pause is not None:
+            return
+        pause = self._pause = Pause(self._thread.is_alive)
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(lambda: self._nursery.start_soon(self._stand_still, pause))
+        pause.wait()
+        self._check()
+
+    def resume(self) -> None:
+        """Returns when the broker goes on and knows whether its session is over, or has ended."""
+        pause = self._pause
+        if self._end_pause() and pause is not None:
+            pause.wait_for_end()
+
+    def _end_pause(self, then: Callable[[], object] | None = None) -> bool:
+        """Has the broker do `then` first of all. False if it was not paused."""
+        pause, self._pause = self._pause, None
+        if pause is not None:
+            pause.end(then)
+        return pause is not None
+
+    async def _stand_still(self, pause: Pause) -> None:
+        broker, shared = self._broker, self._shared
+        broker.leases.step_aside(True)
+        async with broker.following.at_rest():
+            silence = None if shared is None else shared.unheard(broker.tree, self._session_s)
+            pause.hold()
+            is_over = shared is not None and silence is not None and not shared.heard(silence)
+            tree = broker.tree
+            if is_over and isinstance(tree, EmbeddedTree):
+                tree.has_expired()
+        # The plan may be another one meanwhile.
+        self._interception.arrange()
+        broker.leases.step_aside(self._plan.is_used())
+        pause.over()
+        if is_over and isinstance(tree, EmbeddedTree):
+            # Where the tree itself has failed, the broker ends anyway.
+            with contextlib.suppress(TreeError):
+                await tree.renew()
 
     def create_topic(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         """Raises what `Admin.create_topic` raises, and BrokerFailed."""
@@ -105,10 +172,18 @@ class BrokerThread:
         since nobody may be there to tell it.
         """
 
+        known = self._broker.metadata
+        self._wait_until(lambda: len(known.topics.get(topic, ())) >= partitions)
+
+    def knows_controller(self, broker_id: int) -> None:
+        """Returns when the broker has been told who controls. Waits for a while only, as `knows` does."""
+        known = self._broker.metadata
+        self._wait_until(lambda: known.controller_id == broker_id)
+
+    def _wait_until(self, holds: Callable[[], bool]) -> None:
         async def wait() -> None:
-            known = self._broker.metadata
             with trio.move_on_after(TOLD_S):
-                await known.wait_until(lambda: len(known.topics.get(topic, ())) >= partitions)
+                await self._broker.metadata.wait_until(holds)
 
         self._call(wait)
 
@@ -142,7 +217,8 @@ class BrokerThread:
 
         with contextlib.suppress(trio.RunFinishedError):
             self._token.run_sync_soon(look)
-            while not done.wait(LOOK_S) and self._thread.is_alive():
+            # One that is paused looks before it does anything else.
+            while not done.wait(LOOK_S) and self._thread.is_alive() and not self.is_paused:
                 pass
 
     def _call(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -179,11 +255,12 @@ class BrokerThread:
                 async with Broker.start(self._config, shared=self._shared, wall_ms=self._clock.now_ms) as broker:
                     self._interception = Interception(broker.requests, broker.leases, broker.turn, self._plan)
                     self._interception.arrange()
-                    self._started.set_result(broker)
-                    try:
-                        await trio.sleep_forever()
-                    finally:
-                        self._interception.end()
+                    async with trio.open_nursery() as self._nursery:
+                        self._started.set_result(broker)
+                        try:
+                            await trio.sleep_forever()
+                        finally:
+                            self._interception.end()
             finally:
                 await self._give_back()
 
@@ -195,6 +272,11 @@ class BrokerThread:
         with trio.CancelScope(shield=True):
             for directory in directories.offline:
                 await directories.close_failed(directory)
+
+
+def _dropped(call: AnyCall, _: Any) -> None:
+    """In the place of the handlers of a broker that dies."""
+    call.request.close()
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -222,4 +304,5 @@ def _at_exit() -> None:
     for thread in [*_alive]:
         if thread.is_alive and thread._begun.done():
             thread._cancel()
+            thread._end_pause()
             thread._thread.join()

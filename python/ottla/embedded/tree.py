@@ -14,6 +14,17 @@ from ottla.coordination.tree import Tree, get_or_none
 from ottla.coordination.znodes import PartitionState
 
 
+class Silence:
+    """The time in which nothing is heard of a session."""
+
+    def __init__(self, session_id: int, timeout_s: float) -> None:
+        self.session_id = session_id
+        self.timeout_s = timeout_s
+        self.scope = trio.CancelScope()
+        #: One of both becomes true first, in the loop of the tree.
+        self.is_heard = self.is_over = False
+
+
 class ClusterTree:
     """Is what ZooKeeper is to brokers that are processes: it lives while they come and go, and a session outlives a
     broker that was killed, for as long as its timeout is.
@@ -44,13 +55,34 @@ class ClusterTree:
         """A broker ends without closing its session, which ends after its timeout."""
         assert isinstance(tree, EmbeddedTree)
         tree.leave()
-        session_id = tree.session_id
+        self.unheard(tree, timeout_s)
 
-        async def end() -> None:
-            await trio.sleep(timeout_s)
-            await self._store.end(session_id)
+    def unheard(self, tree: Tree, timeout_s: float) -> Silence:
+        """Nothing is heard from now on of the session that a broker has. It ends after its timeout, unless it is
+        `heard`.
+        """
+        silence = Silence(tree.session_id, timeout_s)
+        self._token.run_sync_soon(lambda: self._nursery.start_soon(self._end, silence))
+        return silence
 
-        self._token.run_sync_soon(lambda: self._nursery.start_soon(end))
+    def heard(self, silence: Silence) -> bool:
+        """The session is heard again. Returns whether it is there still. Any thread may call it but the tree's."""
+        is_there: Future[bool] = Future()
+
+        def hear() -> None:
+            silence.scope.cancel()
+            silence.is_heard = True
+            is_there.set_result(not silence.is_over)
+
+        self._token.run_sync_soon(hear)
+        return is_there.result()
+
+    async def _end(self, silence: Silence) -> None:
+        with silence.scope:
+            await trio.sleep(silence.timeout_s)
+        if not silence.is_heard:
+            silence.is_over = True
+            await self._store.end(silence.session_id)
 
     def controller(self) -> int | None:
         """The id of the broker that is the controller; None while there is none."""

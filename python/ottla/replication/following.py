@@ -18,7 +18,8 @@ ends (OffsetForLeaderEpoch), again and again until the logs agree, and only then
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -188,6 +189,20 @@ class Following:
         """`num.replica.fetchers` is another one now: partitions go to the fetchers that they would have had."""
         self._is_resized = True
         self._wake.set()
+
+    @asynccontextmanager
+    async def at_rest(self) -> AsyncIterator[None]:
+        """Inside the block nothing is fetched, and nothing appended to the logs of followers or cut off. Afterwards all
+        that is followed is fetched again, from the end of its log on.
+        """
+        async with self._moving:
+            resting = [*self._threads]
+            await self._remove(resting)
+            try:
+                yield
+            finally:
+                self._new.update(dict.fromkeys(key for key in resting if key in self._followed))
+                self._wake.set()
 
     def requests(self) -> dict[tuple[int, int], int]:
         """How many requests of each fetcher that there is were answered, by its leader and its number."""
