@@ -100,3 +100,21 @@ def test_it_takes_faults_by_http() -> None:
         assert f"cannot listen on port {port} for faults: " in done.stderr
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
+
+
+def test_brokers_are_paused_and_moved_by_http() -> None:
+    with started([*COMMAND, "--faults-port", "0", "--brokers", "2"]) as (process, told):
+
+        def ask(path: str, body: object = None) -> Any:
+            data = b"" if body is None else json.dumps(body).encode()
+            with urllib.request.urlopen(f"{told['http']}{path}", data, timeout=PATIENCE_S) as answer:
+                return json.load(answer)
+
+        assert ask("/brokers/2/pause")["is_paused"]
+        assert not ask("/brokers/2/resume")["is_paused"]
+        assert not ask("/brokers/2/kill")["is_running"]
+        assert ask("/brokers/2/start")["is_running"]
+        assert ask("/coordinators", {"group": "g", "to": 1}) == {"broker": 1}
+        ask("/brokers/1/pause")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0

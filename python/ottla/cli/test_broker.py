@@ -29,7 +29,7 @@ LOOK_S = 0.5
     "--faults-port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Take faults by HTTP on this port of 127.0.0.1; 0 is a free one.",
+    help="Take faults by HTTP on this port of 127.0.0.1, and pause, kill and move; 0 is a free one.",
 )
 @click.option(
     "--log-level",
@@ -44,8 +44,8 @@ def command(
     """Run a broker for the tests of another program, until that ends.
 
     Prints one line of JSON when it serves, with bootstrap_servers, data_dir, and the id, host and port of each broker;
-    with --faults-port also faults, the address to POST faults to. Ports are free ones. Ends with SIGTERM, SIGINT, or
-    when the process that started it is gone.
+    with --faults-port also faults, the address to POST faults to, and http, that of all else: what is there says
+    docs/python.md. Ports are free ones. Ends with SIGTERM, SIGINT, or when the process that started it is gone.
     """
     parent = os.getppid()
     end = threading.Event()
@@ -65,11 +65,13 @@ def command(
     try:
         described = _described(made)
         if faults_port is not None:
-            from ottla.embedded.over_http import FaultsOverHttp
+            from ottla.embedded.over_http import BrokersOverHttp
 
+            cluster = made if isinstance(made, Cluster) else None
             with explained(f"cannot listen on port {faults_port} for faults"):
-                faults = FaultsOverHttp(_members(made), faults_port)
-            described["faults"] = f"http://127.0.0.1:{faults.port}/faults"
+                served = BrokersOverHttp(_members(made), faults_port, cluster=cluster)
+            described["http"] = f"http://127.0.0.1:{served.port}"
+            described["faults"] = f"{described['http']}/faults"
         click.echo(json.dumps(described))
         while not end.wait(LOOK_S) and os.getppid() == parent:
             pass

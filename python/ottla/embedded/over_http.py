@@ -1,4 +1,4 @@
-"""Faults of brokers over HTTP, for tests that are not written in Python.
+"""Brokers inside a program over HTTP, for tests that are not written in Python.
 
 | request | answer |
 |---|---|
@@ -6,9 +6,18 @@
 | `GET /faults` | the faults that were added |
 | `GET /faults/1` | the fault; with `?count=2&timeout_s=10` when it has 2 hits, or 504 if they do not come |
 | `DELETE /faults/1`, `DELETE /faults` | 204; it is removed, or all are |
+| `GET /brokers`, `GET /brokers/1` | `{"id": 1, "port": 9092, "is_running": true, "is_paused": false, ...}` |
+| `POST /brokers/1/pause`, `resume`, `kill`, `stop`, `start` | the broker, when that is done |
+| `POST /brokers/1/power_loss` | the same; `{"seed": 7}` says what a disk has kept |
+| `POST /brokers/1/clock` with `{"jump_s": 3600}` | the same; `{"reset": true}` is the clock of the machine again |
+| `POST /leaders` with `{"topic": "orders", "partition": 0, "to": 2}` | `{"broker": 2}`, when it leads |
+| `POST /coordinators` with `{"group": "g", "to": 2}` or a `transactional_id` | `{"broker": 2}`, when it coordinates |
+| `GET /leaders?topic=orders`, `GET /coordinators?group=g` | `{"broker": 2}`, null while there is none |
 
-The object has the arguments of `Faults.add`, and `broker`, the id of one of several. What cannot be is 400, and the
-answer says why: `{"error": "..."}`. It listens on 127.0.0.1 alone, since nobody is asked who he is.
+The object of a fault has the arguments of `Faults.add`, and `broker`, the id of one of several. Without `to` the next
+broker leads or coordinates. What cannot be is 400, what does not exist is 404, what a broker is not in the state for is
+409, and what does not come in time is 504; the answer says why: `{"error": "..."}`. It listens on 127.0.0.1 alone,
+since nobody is asked who he is.
 """
 
 from __future__ import annotations
@@ -17,66 +26,36 @@ import threading
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from ottla.embedded.broker import Broker
-from ottla.embedded.handle import Handle
-from ottla.embedded.hits import PATIENCE_S
+from ottla.embedded.cluster import Cluster
+from ottla.embedded.http_answers import Told, told
+from ottla.embedded.http_brokers import BrokersById
+from ottla.embedded.http_faults import FaultsById
 
 #: The longest body that is read.
 BODY_BYTES_MAX: Final = 1 << 16
 
 
-class NewFault(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The arguments of `Faults.add`, and the broker that is to have the fault."""
-
-    broker: int | None = None
-    api: str | None = None
-    error: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    group: str | None = None
-    client_id: str | None = None
-    times: int | None = None
-    after: int = 0
-    when: Literal["before", "after"] = "before"
-    delay: float = 0.0
-    answer: bool = True
-    close: Literal["before", "after"] | None = None
-    disk: Literal["read", "write", "sync"] | None = None
-    lost: bool = False
-
-
-class Described(msgspec.Struct):
-    """A fault as it is told."""
-
-    id: int
-    broker: int
-    hits: int
-
-
-class Told(Exception):
-    """An answer other than success."""
-
-    def __init__(self, status: HTTPStatus, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-class FaultsOverHttp:
-    """Serves the faults of brokers, by their ids, from a thread of its own until `close`.
+class BrokersOverHttp:
+    """Serves brokers, by their ids, from a thread of its own until `close`.
 
     port: The port on 127.0.0.1.
     """
 
-    def __init__(self, brokers: Mapping[int, Broker], port: int = 0) -> None:
-        """Listens on the port; 0 is a free one. Raises OSError."""
-        self._brokers = brokers
-        self._faults: dict[int, tuple[int, Handle]] = {}
-        self._lock = threading.Lock()
+    def __init__(self, brokers: Mapping[int, Broker], port: int = 0, *, cluster: Cluster | None = None) -> None:
+        """Listens on the port; 0 is a free one. `cluster`: the cluster that the brokers are. Raises OSError."""
+        of_cluster = BrokersById(brokers, cluster)
+        self._collections = {
+            "faults": FaultsById(brokers).answer,
+            "brokers": of_cluster.of_brokers,
+            "leaders": of_cluster.of_leaders,
+            "coordinators": of_cluster.of_coordinators,
+        }
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
         # Somebody may wait for hits that do not come.
@@ -91,71 +70,13 @@ class FaultsOverHttp:
         self._server.server_close()
         self._thread.join()
 
-    # --- what is asked ---
-
-    def add(self, body: bytes) -> Described:
-        wanted = msgspec.json.decode(body or b"{}", type=NewFault)
-        given = {name: value for name, value in msgspec.structs.asdict(wanted).items() if name != "broker"}
-        number = wanted.broker
-        if number is None and len(self._brokers) == 1:
-            (number,) = self._brokers
-        if number is None or number not in self._brokers:
-            raise ValueError(f"broker is {number}; say which of {', '.join(map(str, self._brokers))}")
-        fault = self._brokers[number].faults.add(**given)
-        with self._lock:
-            place = max(self._faults, default=0) + 1
-            self._faults[place] = number, fault
-        return Described(place, number, fault.hits)
-
-    def all(self) -> list[Described]:
-        with self._lock:
-            return [Described(place, number, fault.hits) for place, (number, fault) in self._faults.items()]
-
-    def one(self, place: str, query: Mapping[str, list[str]]) -> Described:
-        number, fault = self._found(place)
-        if "count" in query:
-            try:
-                fault.wait(int(query["count"][0]), float(query.get("timeout_s", [str(PATIENCE_S)])[0]))
-            except TimeoutError as late:
-                raise Told(HTTPStatus.GATEWAY_TIMEOUT, str(late)) from None
-        return Described(int(place), number, fault.hits)
-
-    def remove(self, place: str) -> None:
-        _, fault = self._found(place)
-        fault.remove()
-        with self._lock:
-            self._faults.pop(int(place), None)
-
-    def clear(self) -> None:
-        with self._lock:
-            faults = [fault for _, fault in self._faults.values()]
-            self._faults.clear()
-        for fault in faults:
-            fault.remove()
-
-    def _found(self, place: str) -> tuple[int, Handle]:
-        with self._lock:
-            found = self._faults.get(int(place)) if place.isdecimal() else None
-        if found is None:
-            raise Told(HTTPStatus.NOT_FOUND, f"there is no fault {place}")
-        return found
-
     def _answer(self, method: str, target: str, body: bytes) -> tuple[HTTPStatus, object]:
         parts = urlsplit(target)
         collection, _, place = parts.path.strip("/").partition("/")
-        if collection != "faults":
-            raise Told(HTTPStatus.NOT_FOUND, f"there is no {parts.path}; faults are at /faults")
-        if method == "POST" and not place:
-            return HTTPStatus.CREATED, self.add(body)
-        if method == "GET":
-            return HTTPStatus.OK, self.one(place, parse_qs(parts.query)) if place else self.all()
-        if method == "DELETE":
-            if place:
-                self.remove(place)
-            else:
-                self.clear()
-            return HTTPStatus.NO_CONTENT, None
-        raise Told(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} {parts.path} does nothing")
+        if collection not in self._collections:
+            known = ", ".join(f"/{name}" for name in self._collections)
+            raise Told(HTTPStatus.NOT_FOUND, f"there is no {parts.path}; there are {known}")
+        return self._collections[collection](method, place, parse_qs(parts.query), body)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         answer = self._answer
@@ -166,16 +87,17 @@ class FaultsOverHttp:
 
             def _serve(self) -> None:
                 size = int(self.headers.get("Content-Length") or 0)
-                told: object
+                said: object
                 try:
                     if size > BODY_BYTES_MAX:
                         raise ValueError(f"the body has {size} bytes, and {BODY_BYTES_MAX} are enough")
-                    status, told = answer(self.command, self.path, self.rfile.read(size))
-                except Told as error:
-                    status, told = error.status, {"error": str(error)}
-                except ValueError as error:
-                    status, told = HTTPStatus.BAD_REQUEST, {"error": str(error)}
-                content = b"" if told is None else msgspec.json.encode(told) + b"\n"
+                    status, said = answer(self.command, self.path, self.rfile.read(size))
+                except Exception as error:
+                    known = told(error)
+                    if known is None:
+                        raise
+                    status, said = known.status, {"error": str(known)}
+                content = b"" if said is None else msgspec.json.encode(said) + b"\n"
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 if status is not HTTPStatus.NO_CONTENT:
