@@ -187,10 +187,11 @@ def test_one_that_fails_is_not_waited_for() -> None:
     broker = ottla.Broker().start()
     assert broker._thread is not None
     broker._thread._token.run_sync_soon(fails)
+    eventually("it has ended", lambda: not broker.is_running)
     with pytest.raises(BrokerFailed, match="a fault in the broker"):
         broker.pause()
-    broker._thread._end_pause()
-    with pytest.raises(BrokerFailed):
+    assert not broker.is_paused
+    with pytest.raises(BrokerFailed, match="a fault in the broker"):
         broker.close()
 
 

@@ -124,6 +124,8 @@ class BrokerThread:
         with contextlib.suppress(trio.RunFinishedError):
             self._token.run_sync_soon(lambda: self._nursery.start_soon(self._stand_still, pause))
         pause.wait()
+        if not self._thread.is_alive():
+            self._pause = None
         self._check()
 
     def resume(self) -> None:
