@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla.local_cluster import running
+from ottla.local_cluster.ports import is_free
 from ottla.local_cluster.state import existing, load
 from tests.peers.ports import free_port as any_free_port
 from tests.support.waiting import eventually
@@ -27,7 +28,7 @@ def ports(count: int) -> int:
     """The first of so many free ports in a row."""
     while True:
         first = any_free_port()
-        if all(running.is_free(port) for port in range(first, first + count)):
+        if all(is_free(port) for port in range(first, first + count)):
             return first
 
 

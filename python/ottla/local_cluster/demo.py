@@ -20,6 +20,7 @@ from ottla.client import EARLIEST, Admin, Cluster, ClusterAdmin, Consumer, Produ
 from ottla.errors import KafkaError
 from ottla.kafka import TopicPartition
 from ottla.local_cluster import LocalClusterError, running
+from ottla.local_cluster.ports import is_free
 from ottla.local_cluster.state import LocalCluster, load
 
 TOPIC = "numbers"
@@ -149,7 +150,7 @@ def main(zookeeper: str | None) -> None:
         directory = Path(folder) / "cluster"
         try:
             began = time.monotonic()
-            first = next(port for port in PORTS if all(running.is_free(each) for each in range(port, port + 3)))
+            first = next(port for port in PORTS if all(is_free(each) for each in range(port, port + 3)))
             local = running.start(directory, count=3, given_zookeeper=zookeeper, port=first)
             say(f"three brokers at {local.bootstrap} are a cluster ({time.monotonic() - began:.1f} s)")
             is_well = trio.run(show, local)

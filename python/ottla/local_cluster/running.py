@@ -7,11 +7,9 @@ later one does not know.
 from __future__ import annotations
 
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from ottla.client.blocking import BlockingConnection
@@ -19,6 +17,7 @@ from ottla.config.usual import usual_settings
 from ottla.errors import ProtocolError
 from ottla.kafka import NO_LEADER
 from ottla.local_cluster import LocalClusterError, tree
+from ottla.local_cluster.ports import Claims, is_free
 from ottla.local_cluster.processes import Process, launch, send, wait_until
 from ottla.local_cluster.state import FILE, LocalBroker, LocalCluster, Server, alone, existing, load
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -54,18 +53,18 @@ def start(
     Raises LocalClusterError, OSError.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with alone(directory):
+    with alone(directory), Claims() as claims:
         cluster = load(directory)
         is_new = cluster is None
         if cluster is None:
-            cluster = _made(directory, count or 3, given_zookeeper, port, settings or {})
+            cluster = _made(directory, count or 3, given_zookeeper, port, settings or {}, claims)
         else:
             _check_same(cluster, given_zookeeper, port)
-            _changed(cluster, count, settings or {})
+            _changed(cluster, count, settings or {}, claims)
         begun: list[Server] = []
         try:
-            _start_tree(cluster, begun, say)
-            _start_brokers(cluster, begun, say)
+            _start_tree(cluster, begun, say, claims)
+            _start_brokers(cluster, begun, say, claims)
         except BaseException:
             _end(cluster, [one for one in begun if isinstance(one, LocalBroker)], signal.SIGTERM)
             _end(cluster, [one for one in begun if not isinstance(one, LocalBroker)], signal.SIGTERM)
@@ -107,21 +106,26 @@ def stop(
 
 
 def _made(
-    directory: Path, count: int, given_zookeeper: str | None, port: int | None, settings: Mapping[str, str]
+    directory: Path,
+    count: int,
+    given_zookeeper: str | None,
+    port: int | None,
+    settings: Mapping[str, str],
+    claims: Claims,
 ) -> LocalCluster:
     cluster = LocalCluster(directory, given_zookeeper or "", settings={**usual_settings(count), **settings})
     first = port or FIRST_PORT
     for number in range(1, count + 1):
         _add_broker(cluster, number, first + number - 1)
+    _need_ports(cluster.brokers, claims, is_new=True)
     if given_zookeeper is None:
         taken = {broker.port for broker in cluster.brokers}
-        free = (one for one in range(ZOOKEEPER_PORT, ZOOKEEPER_PORT + PORTS_TRIED) if one not in taken and is_free(one))
-        chosen = next(free, None)
+        tried = range(ZOOKEEPER_PORT, ZOOKEEPER_PORT + PORTS_TRIED)
+        chosen = claims.take_first(one for one in tried if one not in taken)
         if chosen is None:
             raise LocalClusterError(f"no port from {ZOOKEEPER_PORT} on is free for the coordination tree")
         cluster.own_zookeeper = Server(chosen)
         cluster.zookeeper = cluster.own_zookeeper.address
-    _need_ports(cluster.brokers, is_new=True)
     cluster.save()
     return cluster
 
@@ -140,7 +144,7 @@ def _check_same(cluster: LocalCluster, given_zookeeper: str | None, port: int | 
         )
 
 
-def _changed(cluster: LocalCluster, count: int | None, settings: Mapping[str, str]) -> None:
+def _changed(cluster: LocalCluster, count: int | None, settings: Mapping[str, str], claims: Claims) -> None:
     """More brokers, and other settings for those that are to be started. Raises LocalClusterError."""
     have = len(cluster.brokers)
     if count is not None and count < have:
@@ -157,7 +161,7 @@ def _changed(cluster: LocalCluster, count: int | None, settings: Mapping[str, st
     cluster.settings.update(new)
     for number in range(have + 1, (count or have) + 1):
         _add_broker(cluster, number, cluster.brokers[-1].port + 1)
-    _need_ports(cluster.brokers[have:], is_new=True)
+    _need_ports(cluster.brokers[have:], claims, is_new=True)
     cluster.save()
 
 
@@ -167,30 +171,23 @@ def _add_broker(cluster: LocalCluster, number: int, port: int) -> None:
     cluster.brokers.append(LocalBroker(port, id=number))
 
 
-def _need_ports(servers: Sequence[Server], *, is_new: bool = False) -> None:
-    """Raises LocalClusterError if another program listens where one of these is to."""
+def _need_ports(servers: Sequence[Server], claims: Claims, *, is_new: bool = False) -> None:
+    """Raises LocalClusterError if another program listens where one of these is to, or another start is about to have
+    one listen there.
+    """
     for server in servers:
-        if not is_free(server.port):
+        if not claims.take(server.port):
             todo = "choose another --port" if is_new else "end it first"
-            raise LocalClusterError(f"another program listens at {server.address}: {todo}")
+            who = "another program listens" if not is_free(server.port) else "another cluster is being started"
+            raise LocalClusterError(f"{who} at {server.address}: {todo}")
 
 
-def is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with suppress(OSError):
-            listener.bind(("127.0.0.1", port))
-            listener.listen(1)
-            return True
-    return False
-
-
-def _start_tree(cluster: LocalCluster, begun: list[Server], say: Say) -> None:
+def _start_tree(cluster: LocalCluster, begun: list[Server], say: Say, claims: Claims) -> None:
     own = cluster.own_zookeeper
     if own is None or own.runs:
         return
     tree.check_not_former(cluster.directory)
-    _need_ports([own])
+    _need_ports([own], claims)
     directory = cluster.directory / "tree"
     directory.mkdir(exist_ok=True)
     log = directory / "log.txt"
@@ -202,9 +199,9 @@ def _start_tree(cluster: LocalCluster, begun: list[Server], say: Say) -> None:
     say(f"started the coordination tree at {own.address}, as a ZooKeeper for laptops and tests")
 
 
-def _start_brokers(cluster: LocalCluster, begun: list[Server], say: Say) -> None:
+def _start_brokers(cluster: LocalCluster, begun: list[Server], say: Say, claims: Claims) -> None:
     down = [broker for broker in cluster.brokers if not broker.runs]
-    _need_ports(down)
+    _need_ports(down, claims)
     since: dict[int, int] = {}
     for broker in down:
         log = cluster.log(broker)

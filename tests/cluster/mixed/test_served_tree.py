@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition, admin
 
 from ottla.local_cluster import running
+from ottla.local_cluster.ports import is_free
 from ottla.local_cluster.processes import send
 from ottla.local_cluster.state import LocalCluster, existing
 from tests.peers.apache import Apache
@@ -35,7 +36,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCl
     try:
         while True:
             port = free_port()
-            if running.is_free(port + 1):
+            if is_free(port + 1):
                 break
         yield running.start(folder, count=2, port=port, settings=SETTINGS)
     finally:
