@@ -11,8 +11,8 @@ from typing import Self
 
 import trio
 
-from ottla.coordination.database import TreeDatabase
 from ottla.coordination.server.listener import Listener
+from ottla.coordination.server.nodes import ServedNodes
 from tests.support.waiting import PATIENCE_S
 
 
@@ -68,7 +68,7 @@ class ServedTree:
 
     async def _serve(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
-        database = TreeDatabase(str(self._path))
+        database = ServedNodes(str(self._path))
         try:
             with trio.CancelScope() as self._scope:
                 async with trio.open_nursery() as nursery:

@@ -29,6 +29,13 @@ class Watches:
     def arm(self, path: str, session_id: int, watch: Watch, *, children: bool) -> None:
         self._armed.setdefault((children, path), {})[session_id, watch] = None
 
+    def disarm(self, path: str, session_id: int, watch: Watch, *, children: bool) -> None:
+        """Forgets a watch that is armed."""
+        armed = self._armed[children, path]
+        del armed[session_id, watch]
+        if not armed:
+            del self._armed[children, path]
+
     def fired(self, event: WatchEvent) -> list[Fired]:
         """Those to call for this event; they are no longer armed."""
         found: list[tuple[int, Watch]] = []

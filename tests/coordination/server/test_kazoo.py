@@ -153,6 +153,7 @@ def test_a_restart_keeps_nodes_and_ends_sessions(tmp_path: Path, clients: Client
         client = listened(clients(server.address), states)
         client.create("/mine", ephemeral=True)
         made = client.create("/kept", b"x", include_data=True)[1]
+        client.create("/empty", b"")
         former = client.client_id
         port = server.port
     with ServedTree(tmp_path / "tree", port):
@@ -160,6 +161,7 @@ def test_a_restart_keeps_nodes_and_ends_sessions(tmp_path: Path, clients: Client
         assert client.client_id[0] > former[0]
         assert client.exists("/mine") is None
         assert client.get("/kept") == (b"x", made)
+        assert client.get("/empty")[0] == b""
         assert client.create("/new", include_data=True)[1].czxid > made.czxid
         client.stop()
 

@@ -13,7 +13,9 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from ottla.coordination.database import TreeDatabase
 from ottla.coordination.server import requests
 from ottla.coordination.server.frames import Malformed, Op
+from ottla.coordination.server.nodes import ServedNodes
 from ottla.coordination.server.requests import Client, Service
+from ottla.coordination.tree import Set
 
 CREATED, DELETED, CHANGED, CHILDREN = 1, 2, 3, 4
 
@@ -57,7 +59,7 @@ class Peer:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    database = TreeDatabase(str(tmp_path / "tree"))
+    database = ServedNodes(str(tmp_path / "tree"))
     yield Service(database)
     database.close()
 
@@ -191,7 +193,15 @@ def test_a_multi_that_fails_says_where(service: Service) -> None:
     ("kind", "body", "error"),
     [
         (99, b"", -6),
-        (Op.MULTI, struct.pack("!iBi", 15, 0, -1), -6),
+        (Op.MULTI, struct.pack("!iBi", 19, 0, -1), -6),
+        (Op.MULTI, struct.pack("!iBi", 21, 0, -1), -6),
+        # Containers, a time to live, getEphemerals, getAllChildrenNumber, setWatches2, addWatch, whoAmI.
+        *((kind, kazoo.write_string("/a") + b"\0" * 40, -6) for kind in (16, 19, 21, 102, 103, 104, 105, 106, 107)),
+        (Op.REMOVE_WATCHES, kazoo.write_string("/a") + struct.pack("!i", 3), -121),
+        (Op.REMOVE_WATCHES, kazoo.write_string("/a") + struct.pack("!i", 4), -121),
+        (Op.CHECK_WATCHES, kazoo.write_string("/a") + struct.pack("!i", 6), -5),
+        (Op.REMOVE_WATCHES, kazoo.write_string("a") + struct.pack("!i", 1), -8),
+        (Op.REMOVE_WATCHES, kazoo.write_string("/a"), -5),
         (Op.GET_DATA, b"", -5),
         (Op.MULTI, b"\0", -5),
         (Op.MULTI_READ, struct.pack("!iBi", 4, 0, -1), -5),
@@ -252,11 +262,11 @@ def test_null_and_empty_are_two(service: Service) -> None:
             peer.ask(kazoo.SetData(path, other, -1))
             assert data_of(peer, path) == other
     peer.ask(kazoo.Delete("/empty", -1))
-    assert len(service._empty) == 0
+    assert service.database.notes() == 0
     peer.ask(kazoo.Transaction([kazoo.Create("/empty", b"", OPEN_ACL_UNSAFE, 1), kazoo.SetData("/null", b"", -1)]))
     assert (data_of(peer, "/empty"), data_of(peer, "/null")) == (b"", b"")
     peer.send(Op.CLOSE_SESSION, b"")
-    assert len(service._empty) == 1, "the ephemeral one is gone"
+    assert service.database.notes() == 1, "the ephemeral one is gone"
 
 
 def test_many_reads_have_a_bound(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,3 +291,128 @@ def test_what_was_rolled_back_of_an_ended_session_ends_later(service: Service) -
     assert other.ask(kazoo.Exists("/mine", False)) == -101
     service.commit()
     assert not service.is_changed
+
+
+def test_empty_data_are_empty_after_a_restart(tmp_path: Path) -> None:
+    database = ServedNodes(str(tmp_path / "again"))
+    peer = Peer(Service(database))
+    for path, data in (("/null", None), ("/empty", b""), ("/gone", b""), ("/set", b""), ("/was", b"")):
+        peer.ask(kazoo.Create(path, data, OPEN_ACL_UNSAFE, 0))
+    peer.ask(kazoo.Create("/mine", b"", OPEN_ACL_UNSAFE, 1))
+    database.commit()
+    peer.ask(kazoo.Delete("/gone", -1))
+    peer.ask(kazoo.SetData("/set", b"x", -1))
+    peer.ask(kazoo.SetData("/was", None, -1))
+    database.commit()
+    database.close()
+    for _ in range(2):
+        database = ServedNodes(str(tmp_path / "again"))
+        peer = Peer(Service(database))
+        found = {path: data_of(peer, path) for path in ("/null", "/empty", "/set", "/was")}
+        assert found == {"/null": None, "/empty": b"", "/set": b"x", "/was": None}
+        assert database.notes() == 2, "the ephemeral one is forgotten, and the one that is gone"
+        database.close()
+
+
+def test_what_was_rolled_back_is_not_noted(service: Service) -> None:
+    """The number of its transaction is given again."""
+    peer, other = Peer(service), Peer(service)
+    peer.ask(kazoo.Create("/a", None, OPEN_ACL_UNSAFE, 0))
+    service.commit()
+    peer.ask(kazoo.SetData("/a", b"", -1))
+    zxid = service.database.zxid
+    service.rollback()
+    # A change that a broker of an embedded tree would make, which has no word for null.
+    service.database.multi([Set("/a", b"", -1)], 0)
+    assert service.database.zxid == zxid
+    assert data_of(other, "/a") is None
+
+
+def test_a_note_is_for_one_transaction(tmp_path: Path) -> None:
+    """Brokers of an embedded tree write to the same file, and know of no notes."""
+    database = ServedNodes(str(tmp_path / "again"))
+    peer = Peer(Service(database))
+    peer.ask(kazoo.Create("/a", b"", OPEN_ACL_UNSAFE, 0))
+    database.commit()
+    database.close()
+    plain = TreeDatabase(str(tmp_path / "again"))
+    plain.multi([Set("/a", b"", -1)], 0)
+    plain.commit()
+    plain.close()
+    database = ServedNodes(str(tmp_path / "again"))
+    assert data_of(Peer(Service(database)), "/a") is None
+    database.close()
+
+
+def created2(path: str, data: bytes, flags: int = 0) -> bytes:
+    """An item of a multi: create2, which answers with a Stat."""
+    body = kazoo.write_string(path) + kazoo.write_buffer(data) + struct.pack("!ii", 1, 31)
+    who = kazoo.write_string("world") + kazoo.write_string("anyone")
+    return struct.pack("!iBi", Op.CREATE_2, 0, -1) + body + who + struct.pack("!i", flags)
+
+
+def test_a_multi_tells_what_its_nodes_were_like_when_they_were_made(service: Service) -> None:
+    peer = Peer(service)
+    deleted = struct.pack("!iBi", Op.DELETE, 0, -1) + kazoo.write_string("/a") + struct.pack("!i", -1)
+    set_to = struct.pack("!iBi", Op.SET_DATA, 0, -1) + kazoo.write_string("/n-0000000001") + kazoo.write_buffer(b"xyz")
+    end = struct.pack("!iBi", -1, 1, -1)
+    items = [created2("/a", b"ab"), deleted, created2("/n-", b"", 3), set_to + struct.pack("!i", -1), end]
+    peer.send(Op.MULTI, b"".join(items))
+    frame, at = peer.told[-1], 20
+    kinds = []
+    stats = []
+    while True:
+        kind, is_over, _ = struct.unpack_from("!iBi", frame, at)
+        at += 9
+        if is_over:
+            break
+        kinds.append(kind)
+        if kind == Op.CREATE_2:
+            path, at = kazoo.read_string(frame, at)
+            stats.append((path, kazoo.ZnodeStat(*kazoo.stat_struct.unpack_from(frame, at))))
+        if kind in (Op.CREATE_2, Op.SET_DATA):
+            at += kazoo.stat_struct.size
+    assert (kinds, at) == ([15, 2, 15, 5], len(frame))
+    (first, one), (second, other) = stats
+    assert (first, one.dataLength, one.version, one.ephemeralOwner) == ("/a", 2, 0, 0)
+    assert (second, other.dataLength, other.version) == ("/n-0000000001", 0, 0)
+    assert other.ephemeralOwner == peer.session_id
+    zxid = service.database.zxid
+    assert {one.czxid, one.mzxid, other.czxid, other.mzxid} == {zxid}
+    now = service.database.get("/n-0000000001").stat
+    assert (now.ctime_ms, now.version) == (other.ctime, 1)
+    # The same by itself.
+    peer.send(Op.CREATE_2, created2("/b", b"")[9:])
+    assert peer.heard()[-1] == 0
+
+
+def watches_of(peer: Peer, kind: int, path: str, type_: int) -> object:
+    peer.send(kind, kazoo.write_string(path) + struct.pack("!i", type_))
+    return peer.heard()[-1]
+
+
+def test_watches_are_removed(service: Service) -> None:
+    peer, other = Peer(service), Peer(service)
+    other.create("/a")
+    for one in (peer, other):
+        one.ask(kazoo.GetData("/a", True))
+        one.ask(kazoo.GetChildren2("/a", True))
+    children, of_data, any_ = 1, 2, 3
+    for type_ in (children, of_data, any_):
+        assert watches_of(peer, Op.CHECK_WATCHES, "/a", type_) == 0
+    assert watches_of(peer, Op.REMOVE_WATCHES, "/a", of_data) == 0
+    assert watches_of(peer, Op.CHECK_WATCHES, "/a", of_data) == -121
+    assert watches_of(peer, Op.CHECK_WATCHES, "/a", any_) == 0
+    assert watches_of(peer, Op.REMOVE_WATCHES, "/a", of_data) == -121
+    other.ask(kazoo.SetData("/a", b"x", -1))
+    assert peer.heard() == [], "it hears of its data no more"
+    assert (CHANGED, "/a") in other.heard(), "and others do"
+    assert watches_of(peer, Op.REMOVE_WATCHES, "/a", any_) == 0
+    assert peer.client.armed == set()
+    other.create("/a/b")
+    assert peer.heard() == []
+    assert (CHILDREN, "/a") in other.heard()
+    # It may be armed again.
+    peer.ask(kazoo.GetData("/a", True))
+    other.ask(kazoo.SetData("/a", b"y", -1))
+    assert peer.heard() == [0, (CHANGED, "/a")]

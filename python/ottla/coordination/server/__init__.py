@@ -7,7 +7,7 @@ open to everybody. Clients of ZooKeeper use it as they are: kazoo, Java's, and s
 |------------|------------------------------------------------------------------------------------------|
 | `frames`   | bytes of requests, answers and events                                                    |
 | `sessions` | how long a session lives, and which connection has it; no I/O, no clock                  |
-| `empty`    | which data are empty and not null                                                        |
+| `nodes`    | the file, which data in it are empty and not null, and what nodes were like when made   |
 | `requests` | what each request does in the file, and the watches; no I/O, no clock                    |
 | `listener` | connections, the clock, and one commit for all that came together                        |
 
@@ -16,9 +16,9 @@ a restart ends all of them with their ephemeral nodes, as it does for the embedd
 
 It differs from ZooKeeper in this:
 
-- Data that are empty are null after a restart (`empty`).
 - There are no access rules: a node with others than `world:anyone` is refused (InvalidACL), and so is each login.
-- There are no quotas, containers, nodes with a time to live, persistent watches, and no node /zookeeper.
+- There are no quotas, containers, nodes with a time to live, persistent watches, and no node /zookeeper. Requests for
+  them are answered with Unimplemented, as are getEphemerals and getAllChildrenNumber; the connection goes on.
 
 Source: zookeeper.jute and the package org.apache.zookeeper.server of Apache ZooKeeper (PrepRequestProcessor,
 FinalRequestProcessor, DataTree.setWatches, NIOServerCnxn).

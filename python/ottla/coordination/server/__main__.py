@@ -9,9 +9,9 @@ import sys
 
 import trio
 
-from ottla.coordination.database import TreeDatabase
 from ottla.coordination.embedded import TREE_FILE
 from ottla.coordination.server.listener import HOST, Listener
+from ottla.coordination.server.nodes import ServedNodes
 from ottla.coordination.tree import Unavailable
 
 logger = logging.getLogger("ottla.coordination.server")
@@ -20,7 +20,7 @@ logger = logging.getLogger("ottla.coordination.server")
 async def run(directory: str, port: int) -> None:
     """Serves until a signal comes. Raises Unavailable, OSError."""
     path = os.path.join(directory, TREE_FILE)
-    database = TreeDatabase(path)
+    database = ServedNodes(path)
     try:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:

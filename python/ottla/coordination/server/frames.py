@@ -73,6 +73,8 @@ class Op(enum.IntEnum):
     CHECK = 13
     MULTI = 14
     CREATE_2 = 15
+    CHECK_WATCHES = 17
+    REMOVE_WATCHES = 18
     MULTI_READ = 22
     AUTH = 100
     SET_WATCHES = 101
@@ -80,7 +82,7 @@ class Op(enum.IntEnum):
     ERROR = -1
 
 
-IN_MULTI: Final = frozenset({Op.CREATE, Op.DELETE, Op.SET_DATA, Op.CHECK})
+IN_MULTI: Final = frozenset({Op.CREATE, Op.CREATE_2, Op.DELETE, Op.SET_DATA, Op.CHECK})
 """Operations that may be items of a multi."""
 
 
@@ -99,6 +101,7 @@ class Code(enum.IntEnum):
     NOT_EMPTY = -111
     INVALID_ACL = -114
     AUTH_FAILED = -115
+    NO_WATCHER = -121
 
 
 CODES: Final[dict[type[TreeError], Code]] = {
@@ -121,6 +124,10 @@ class Refused(Exception):
         super().__init__(code.name)
         self.code = code
         self.index = index
+
+
+_WATCHER_TYPES: Final[dict[int, tuple[bool, ...]]] = {1: (True,), 2: (False,), 3: (True, False), 4: (), 5: ()}
+"""Watcher.WatcherType: of children, of data, of any kind, and two kinds of persistent ones, which nobody has here."""
 
 
 class Rule(NamedTuple):
@@ -223,6 +230,14 @@ def path_of(reader: Reader, *, is_sequential: bool = False, path: str | None = N
     if not is_path(found + "0" if is_sequential else found):
         raise Refused(Code.BAD_ARGUMENTS)
     return found
+
+
+def watcher_type(reader: Reader) -> tuple[bool, ...]:
+    """Kinds of watches, by whether they are of children. Raises Malformed."""
+    kind = reader.int32()
+    if kind not in _WATCHER_TYPES:
+        raise Malformed(f"there are no watches of type {kind}")
+    return _WATCHER_TYPES[kind]
 
 
 class Change(NamedTuple):

@@ -4,6 +4,11 @@ An answer waits for the commit of all that came before it. Requests that came to
 its connection has received, then another one commits and lets all answers go. The commit is done on the loop, which
 has nothing else to do meanwhile.
 
+So is a multi, whole. Between two of its items nobody may read, since he would see what never was, and another change
+would have to wait for it anyway. A multi as large as a frame may be takes 0.6 s (19,000 creations) to 1.5 s (55,000
+checks), and its commit up to 0.3 s more, as measured on two cores of a shared machine. A topic with 5,000 partitions
+has some 10,000 nodes. No session is over because of that (`Listener._expire`).
+
 Each connection costs at most: one frame that is being received (1 MiB) and what it was sent before, `UNREAD_BYTES_MAX`
 and the answer to one request above that. A client that does not read what it asked for is not listened to any longer,
 so its session ends.
@@ -21,8 +26,9 @@ from typing import Final
 
 import trio
 
-from ottla.coordination.database import TreeDatabase, is_full
+from ottla.coordination.database import is_full
 from ottla.coordination.server.frames import FRAME_BYTES_MAX, Malformed
+from ottla.coordination.server.nodes import ServedNodes
 from ottla.coordination.server.requests import Client, Service
 from ottla.coordination.tree import Unavailable
 
@@ -195,7 +201,7 @@ class Connection:
 class Listener:
     """The server. One task of the caller's runs it."""
 
-    def __init__(self, database: TreeDatabase) -> None:
+    def __init__(self, database: ServedNodes) -> None:
         self.service = Service(database)
         self._connections: set[Connection] = set()
         self._told: dict[Connection, None] = {}

@@ -11,10 +11,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from ottla.coordination.database import TreeDatabase
 from ottla.coordination.server import frames
-from ottla.coordination.server.empty import EmptyNodes
 from ottla.coordination.server.frames import Change, Code, Connect, Malformed, Op, Reader, Refused
+from ottla.coordination.server.nodes import ServedNodes
 from ottla.coordination.server.sessions import Session, Sessions
 from ottla.coordination.tree import (
     Check,
@@ -33,8 +32,9 @@ logger = logging.getLogger(__name__)
 
 WATCHES_MAX: Final = 100_000
 """Armed by one client at a time, some 300 bytes each. One that arms more loses its connection."""
-ANSWER_BYTES_MAX: Final = 64 << 20
-"""Of many reads in one request: a node in each of 60 of them as large as ZooKeeper takes one."""
+ANSWER_BYTES_MAX: Final = 4 << 20
+"""Of many reads in one request, which are done in one go: some 0.5 s at most. Clients read answers of 1 MiB, unless
+they are told otherwise (`jute.maxbuffer`)."""
 
 
 class Client:
@@ -57,11 +57,10 @@ class Service:
     anything that was not committed.
     """
 
-    def __init__(self, database: TreeDatabase) -> None:
+    def __init__(self, database: ServedNodes) -> None:
         self.database = database
         self.sessions: Sessions[Client] = Sessions()
         self._watches = Watches()
-        self._empty = EmptyNodes()
         self._clients: dict[int, Client] = {}
         #: Sessions that are over and whose nodes may still be in the file, until that is committed.
         self._over: set[int] = set()
@@ -197,6 +196,8 @@ class Service:
                 return frames.stat(self.database.get(path).stat)
             case Op.SET_WATCHES:
                 return self._set_watches(client, reader)
+            case Op.CHECK_WATCHES | Op.REMOVE_WATCHES:
+                return self._watches_of(client, reader, remove=kind == Op.REMOVE_WATCHES)
             case Op.AUTH:
                 raise Refused(Code.AUTH_FAILED)
             case _:
@@ -215,7 +216,7 @@ class Service:
         if watched:
             self._arm(client, path, children=kind != Op.GET_DATA)
         if kind == Op.GET_DATA:
-            return frames.data(self._empty.data(path, node)) + frames.stat(node.stat)
+            return frames.data(self.database.data(path, node)) + frames.stat(node.stat)
         names = frames.texts(self.database.children(path))
         return names + frames.stat(node.stat) if kind == Op.GET_CHILDREN_2 else names
 
@@ -225,7 +226,7 @@ class Service:
             if isinstance(change.operation, Create | Set):
                 path = result if isinstance(result, str) else change.operation.path
                 is_empty = not change.operation.data and not change.is_null
-                self._empty.wrote(path, self.database.zxid, is_empty=is_empty)
+                self.database.wrote(path, is_empty=is_empty)
         self._fire(events)
         return results
 
@@ -247,10 +248,14 @@ class Service:
             return _failed(len(kinds), refused.index, refused.code)
         except TreeError as error:
             return _failed(len(kinds), error.index or 0, frames.CODES[type(error)])
-        answers = (
-            frames.item(change.kind) + _done(change.operation, result)
-            for change, result in zip(changes, results, strict=True)
-        )
+        made = iter(self.database.created)
+        answers: list[bytes] = []
+        for change, result in zip(changes, results, strict=True):
+            answers.append(frames.item(change.kind) + _done(change.operation, result))
+            if isinstance(change.operation, Create):
+                stat = next(made)
+                if change.kind == Op.CREATE_2:
+                    answers.append(frames.stat(stat))
         return b"".join((*answers, frames.END))
 
     def _items(self, reader: Reader, kinds: list[int]) -> Iterator[Change]:
@@ -284,7 +289,7 @@ class Service:
             else:
                 is_data = kind == Op.GET_DATA
                 body = (
-                    frames.data(self._empty.data(path, node)) + frames.stat(node.stat)
+                    frames.data(self.database.data(path, node)) + frames.stat(node.stat)
                     if is_data
                     else frames.texts(self.database.children(path))
                 )
@@ -333,10 +338,21 @@ class Service:
         client.armed.add((children, path))
         self._watches.arm(path, id(client), _heard, children=children)
 
+    def _watches_of(self, client: Client, reader: Reader, *, remove: bool) -> bytes:
+        """Refused unless the client has watches of this type at a path; with `remove` they go."""
+        path, wanted = frames.path_of(reader), frames.watcher_type(reader)
+        found = [(children, path) for children in wanted if (children, path) in client.armed]
+        if not found:
+            raise Refused(Code.NO_WATCHER)
+        for key in found if remove else ():
+            client.armed.remove(key)
+            self._watches.disarm(path, id(client), _heard, children=key[0])
+        return b""
+
     def _fire(self, events: Iterable[WatchEvent]) -> None:
         for event in events:
             if event.kind is EventKind.DELETED:
-                self._empty.deleted(event.path)
+                self.database.deleted(event.path)
             # A client with both watches of a node hears once that it is gone.
             for key in dict.fromkeys(one.session_id for one in self._watches.fired(event)):
                 client = self._clients[key]
