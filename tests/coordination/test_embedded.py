@@ -17,7 +17,16 @@ import trio.testing
 
 from ottla.coordination.database import TreeDatabase
 from ottla.coordination.embedded import EmbeddedStore, EmbeddedTree
-from ottla.coordination.tree import ConnectionLoss, NodeExists, NoNode, SessionState, TreeError, Unavailable, WatchEvent
+from ottla.coordination.tree import (
+    ConnectionLoss,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    SessionState,
+    TreeError,
+    Unavailable,
+    WatchEvent,
+)
 from tests.peers.disks import small_tmpfs
 from tests.support.directories import fill
 from tests.support.waiting import PATIENCE_S
@@ -255,6 +264,27 @@ class OtherLoop:
             return trio.from_thread.run(work, trio_token=self.token)
 
         return await trio.to_thread.run_sync(call)
+
+
+@pytest.mark.trio
+async def test_nothing_is_made_for_a_session_that_has_expired(tmp_path: Path) -> None:
+    """Nobody would remove an ephemeral node of such a session."""
+    store = await EmbeddedStore.open(str(tmp_path / "tree"))
+    tree = await store.session()
+    states: list[SessionState] = []
+    tree.listen(states.append)
+    former = tree.session_id
+    await tree.create("/mine", ephemeral=True)
+    await store.end(former)
+    tree.has_expired()
+    with pytest.raises(SessionExpired, match="has not begun"):
+        await tree.create("/mine", ephemeral=True)
+    await tree.renew()
+    assert states == [SessionState.EXPIRED, SessionState.CONNECTED]
+    assert tree.session_id > former
+    assert await tree.exists("/mine") is None
+    await tree.create("/mine", ephemeral=True)
+    await store.aclose()
 
 
 @pytest.mark.trio

@@ -12,6 +12,7 @@ import pytest
 import ottla
 from ottla.broker.parts import THREADS
 from ottla.coordination import znodes
+from ottla.coordination.tree import SessionState
 from ottla.embedded import BrokerFailed, NotRunning
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.client import Client, batch
@@ -200,6 +201,9 @@ def test_a_paused_leader_comes_back_as_a_follower(cluster: ottla.Cluster) -> Non
     first = leader(cluster)
     assert produce(first, b"1") == 0
     late = Late(first)
+    assert first._thread is not None
+    states: list[SessionState] = []
+    first._thread._broker.tree.listen(states.append)
     first.pause()
     late.send(b"lost or refused")
     second = leader(cluster, first)
@@ -209,6 +213,7 @@ def test_a_paused_leader_comes_back_as_a_follower(cluster: ottla.Cluster) -> Non
     error = late.answer()
     # The one that stood still had no session when it went on: it acknowledges nothing that others do not have.
     eventually("all are in sync", lambda: cluster.in_sync("t") == [1, 2, 3])
+    assert states == [SessionState.EXPIRED, SessionState.CONNECTED]
     assert cluster.leader("t") is not first
     for broker in cluster:
         eventually("each has both", lambda broker=broker: values(broker)[:2] == [b"1", b"2"])  # type: ignore[misc]

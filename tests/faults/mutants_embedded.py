@@ -211,6 +211,13 @@ MUTANTS = (
         pytest=(f"{_CLUSTER}test_a_session_outlives_a_killed_broker",),
     ),
     Mutant(
+        "embedded.an-expired-session-makes-nodes",
+        "python/ottla/coordination/embedded.py",
+        "        if self._state is SessionState.EXPIRED:\n",
+        "        if False:\n",
+        pytest=(f"{_TREE}test_nothing_is_made_for_a_session_that_has_expired",),
+    ),
+    Mutant(
         "embedded.a-session-never-ends",
         "python/ottla/embedded/tree.py",
         "            await self._store.end(silence.session_id)\n",
