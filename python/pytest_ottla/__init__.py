@@ -1,5 +1,5 @@
 """Fixtures for pytest: `ottla_broker` is a broker that all tests of a run share, and `ottla_topic` a topic of its own
-for each test. Faults (`ottla_broker.faults`) and jumps of its clock end with their test.
+for each test. Faults (`ottla_broker.faults`), jumps of its clock and pauses end with their test.
 
 Pytest finds them by itself. This package lies beside `ottla`, so that runs that do not use it import nothing of that.
 
@@ -25,8 +25,10 @@ _shared: list[Broker] = []
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
-    """The faults of a test end with it, and the clock is right again."""
+    """The faults of a test end with it, the clock is right again, and a broker that stood still goes on."""
     for broker in _shared:
+        if broker.is_paused:
+            broker.resume()
         broker.faults.clear()
         broker.clock.reset()
 

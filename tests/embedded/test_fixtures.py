@@ -59,8 +59,10 @@ def test_one(ottla_broker):
     ottla_broker.faults.add("Produce", error="NOT_LEADER_OR_FOLLOWER")
     ottla_broker.faults.add(disk="write", error="ENOSPC")
     ottla_broker.clock.jump(3600)
+    ottla_broker.pause()
 
 def test_other(ottla_broker):
+    assert not ottla_broker.is_paused
     assert len(ottla_broker.faults) == 0
     assert ottla_broker.clock.ahead == 0
     ottla_broker.faults.add("Produce", error="NOT_LEADER_OR_FOLLOWER")

@@ -281,6 +281,13 @@ MUTANTS = (
         pytest=("tests/embedded/test_random_faults.py::test_a_seed_has_the_same_requests_fail_again",),
     ),
     Mutant(
+        "embedded.pauses-outlive-their-test",
+        "python/pytest_ottla/__init__.py",
+        "        if broker.is_paused:\n            broker.resume()\n",
+        "",
+        pytest=("tests/embedded/test_fixtures.py::test_faults_end_with_their_test",),
+    ),
+    Mutant(
         "embedded.faults-outlive-their-test",
         "python/pytest_ottla/__init__.py",
         "        broker.faults.clear()\n",

@@ -44,8 +44,9 @@ def command(
     """Run a broker for the tests of another program, until that ends.
 
     Prints one line of JSON when it serves, with bootstrap_servers, data_dir, and the id, host and port of each broker;
-    with --faults-port also faults, the address to POST faults to, and http, that of all else: what is there says
-    docs/python.md. Ports are free ones. Ends with SIGTERM, SIGINT, or when the process that started it is gone.
+    with --faults-port also faults, the address to POST faults to, and http, where brokers are paused, killed and
+    moved, too (docs/python.md). Ports are free ones. Ends with SIGTERM, SIGINT, or when the process that started it is
+    gone.
     """
     parent = os.getppid()
     end = threading.Event()
