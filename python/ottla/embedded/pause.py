@@ -3,7 +3,8 @@
 The loop of the broker waits in one of its tasks, and so for nothing else: no request is read or answered, no timer
 fires. Threads beside the loop serve under leases and fetch from leaders without it; so the leases end first, and the
 fetchers have nothing to fetch. What a thread has begun with the disk, it ends. Connections stay open, and the system
-takes new ones, as it does for a stopped process.
+takes new ones, as it does for a stopped process. (A thread beside the loop goes on reading what clients send, and
+closes the connection of one that sends no request. A stopped process would do so later.)
 
 | who          | what it believes meanwhile                                                                     |
 |--------------|------------------------------------------------------------------------------------------------|
