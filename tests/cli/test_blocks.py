@@ -109,6 +109,10 @@ def test_disks_that_fail(tmp_path: Path) -> None:
     assert "1 passed" in run_pytest(tmp_path)
 
 
+def test_a_broker_stands_still(tmp_path: Path) -> None:
+    assert ran([sys.executable, "-c", block("python", "leader.pause", "docs/python.md")], tmp_path) == ""
+
+
 def test_power_that_goes(tmp_path: Path) -> None:
     assert ran([sys.executable, "-c", block("python", "power_loss", "docs/python.md")], tmp_path) == ""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import ottla
-from ottla.broker.parts import THREADS
+from ottla.broker.network_threads import VARIABLE as THREADS
 from ottla.coordination import znodes
 from ottla.coordination.tree import SessionState
 from ottla.embedded import BrokerFailed, NotRunning

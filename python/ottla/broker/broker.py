@@ -24,7 +24,6 @@ from ottla.broker import (
     identity,
     leaving,
     loggers,
-    network_threads,
     parts,
     reconfiguration,
     untold,
@@ -54,7 +53,6 @@ from ottla.coordination import znodes
 from ottla.coordination.tree import SessionExpired, SessionState, Tree, get_or_none
 from ottla.errors import counted
 from ottla.kafka import TopicPartition
-from ottla.net import Server
 from ottla.replication.appends import SafeAppends
 from ottla.replication.belonging import Belonging
 from ottla.replication.cleaner import Cleaner
@@ -132,8 +130,7 @@ class Broker:
         self.audit = audit
         self.log = logging.getLogger("ottla.broker")
         self._nursery = nursery
-        self.server = Server(parts.hub(settings.config), disconnected=self._disconnected)
-        network_threads.serve(self.server, settings.config)
+        self.server = parts.server(settings.config, self._disconnected)
         is_measured = bool(settings.config.get_str("metrics.listener"))
         if is_measured:
             self.server.hub.measure(logs.directories.traffic)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ottla._core import Hub
+from ottla._core import Disconnected, Hub
 from ottla.broker import network_threads
 from ottla.broker.authentication.authentication import Authentication
 from ottla.broker.authentication.credentials import Credentials
@@ -20,6 +20,7 @@ from ottla.broker.transactions import Directory
 from ottla.config.passwords import SECRET
 from ottla.controller.balance import Balance
 from ottla.controller.controller import Controller
+from ottla.net import Server
 from ottla.peers import Dialer, Fetchers, Peers
 from ottla.replication.following import Following
 from ottla.replication.isr_changes import IsrChanges
@@ -67,6 +68,13 @@ class Unfinished(Host, Protocol):
     producer_ids: ProducerIds
     registration: Registration
     standing: Standing
+
+
+def server(config: BrokerConfig, disconnected: Callable[[Disconnected], None]) -> Server:
+    """Serves clients, with as many threads as are set."""
+    made = Server(hub(config), disconnected=disconnected)
+    network_threads.serve(made, config)
+    return made
 
 
 def hub(config: BrokerConfig) -> Hub:
