@@ -294,10 +294,14 @@ WHEEL_PROFILE := release
 DIST := dist
 COMMIT := python/ottla/commit.txt
 # The commit is a file of the wheel: if it were compiled in, all of Rust would be compiled after each commit.
+with-commit = trap 'rm -f $(COMMIT)' EXIT; \
+	git describe --always --exclude='*' --abbrev=8 --dirty > $(COMMIT) 2> /dev/null || echo unknown > $(COMMIT);
+# A released module has no symbols, which are most of its bytes. It is linked in a folder of its own: flame graphs need
+# those in target/release.
+STRIPPED := --strip --target-dir target/wheel
 wheel: $(STAMPS)/maturin ## an abi3 wheel in dist/
-	@trap 'rm -f $(COMMIT)' EXIT; \
-	git describe --always --exclude='*' --abbrev=8 --dirty > $(COMMIT) 2> /dev/null || echo unknown > $(COMMIT); \
-	$(MATURIN) build --quiet --profile $(WHEEL_PROFILE) --locked --out $(DIST)
+	@$(with-commit) $(MATURIN) build --quiet --profile $(WHEEL_PROFILE) --locked --out $(DIST) \
+	    $(if $(filter release,$(WHEEL_PROFILE)),$(STRIPPED))
 
 licences: ## THIRD-PARTY-LICENSES.txt, of the crates that are compiled into a wheel
 	$(PYTHON) packaging/licences.py > THIRD-PARTY-LICENSES.txt

@@ -19,7 +19,10 @@ ROOT = Path(__file__).parents[1]
 STAMP = ROOT / ".stamps" / "build"
 
 
-@pytest.fixture(scope="module", params=["as it was built", pytest.param("release", marks=pytest.mark.judge)])
+RELEASE = pytest.param("release", marks=pytest.mark.judge)
+
+
+@pytest.fixture(scope="module", params=["as it was built", RELEASE])
 def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """In the gate the wheel has the module that is built already: whole optimisation takes minutes. `.ci/run` makes it
     when it has built the module, before the Rust tests build theirs in its place: $OTTLA_WHEELS is its folder.
@@ -84,6 +87,17 @@ def test_it_says_which_commit_it_is_of(environment: Path) -> None:
     assert re.fullmatch(
         rf"ottla \S+ \(commit {known}(-dirty)?, (quick|release)\)\n", run(environment, "ottla", "--version")
     )
+
+
+@pytest.mark.parametrize("environment", [RELEASE], indirect=True)
+def test_a_release_has_no_symbols(environment: Path) -> None:
+    """Panics still say their places, which are texts of the program."""
+    (module,) = environment.glob("lib/*/site-packages/ottla/_core.abi3.so")
+    sections = subprocess.run(["readelf", "-SW", module], check=True, capture_output=True, text=True).stdout
+    assert ".rodata" in sections
+    assert not {".symtab", ".debug_line", ".debug_info"} & set(sections.split())
+    assert b"rust/records/" in module.read_bytes()
+    assert module.stat().st_size < 10_000_000
 
 
 def test_it_has_types_licences_and_nothing_of_the_work_tree(environment: Path) -> None:
