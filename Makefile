@@ -105,6 +105,7 @@ lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directi
 	$(BIN)/ruff check python tests benches examples
 	$(BIN)/ruff format --check python tests benches examples
 	$(BIN)/mypy
+	MYPYPATH=$(subst $(EMPTY) $(EMPTY),:,python $(wildcard examples/*/)) $(BIN)/mypy --follow-imports=silent examples/*/*.py
 	$(BIN)/python -m tests.stubtest
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.test_imports

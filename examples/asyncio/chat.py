@@ -1,6 +1,6 @@
 """Messages of a chat room: several are said together, or none of them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
@@ -15,7 +15,7 @@ async def say(servers: str, room: str, name: str, *lines: str) -> None:
             await producer.send(room, line.encode(), key=name.encode())
 
 
-async def listen(servers: str, room: str) -> AsyncIterator[tuple[str, str]]:
+async def listen(servers: str, room: str) -> AsyncGenerator[tuple[str, str], None]:
     """Who said what, from the beginning on. Only lines of transactions that were committed."""
     consumer = AIOKafkaConsumer(
         room, bootstrap_servers=servers, auto_offset_reset="earliest", isolation_level="read_committed"

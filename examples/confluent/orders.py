@@ -28,7 +28,7 @@ def count(servers: str, topic: str, group: str, orders: int) -> Counter[str]:
             for message in messages:
                 if message.error():
                     raise KafkaException(message.error())
-                found[message.value().decode()] += 1
+                found[(message.value() or b"").decode()] += 1
         consumer.commit(asynchronous=False)
     finally:
         consumer.close()

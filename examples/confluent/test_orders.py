@@ -7,12 +7,12 @@ import ottla
 FRUIT = [("alice", "pear"), ("bob", "plum"), ("alice", "plum")]
 
 
-def test_orders_are_counted(ottla_broker, ottla_topic):
+def test_orders_are_counted(ottla_broker: ottla.Broker, ottla_topic: str) -> None:
     orders.place(ottla_broker.bootstrap_servers, ottla_topic, FRUIT)
     assert orders.count(ottla_broker.bootstrap_servers, ottla_topic, ottla_topic, 3) == {"pear": 1, "plum": 2}
 
 
-def test_a_group_goes_on_where_it_was(ottla_broker, ottla_topic):
+def test_a_group_goes_on_where_it_was(ottla_broker: ottla.Broker, ottla_topic: str) -> None:
     servers, group = ottla_broker.bootstrap_servers, ottla_topic
     orders.place(servers, ottla_topic, FRUIT)
     orders.count(servers, ottla_topic, group, 3)
@@ -20,7 +20,7 @@ def test_a_group_goes_on_where_it_was(ottla_broker, ottla_topic):
     assert orders.count(servers, ottla_topic, group, 1) == {"fig": 1}
 
 
-def test_an_order_is_there_once_although_its_answer_was_lost(ottla_broker, ottla_topic):
+def test_an_order_is_there_once_although_its_answer_was_lost(ottla_broker: ottla.Broker, ottla_topic: str) -> None:
     with ottla_broker.faults.add("Produce", topic=ottla_topic, close="after", times=1) as lost:
         orders.place(ottla_broker.bootstrap_servers, ottla_topic, FRUIT[:1])
         assert lost.hits == 1
@@ -28,7 +28,7 @@ def test_an_order_is_there_once_although_its_answer_was_lost(ottla_broker, ottla
         assert [record.value for record in log.records()] == [b"pear"]
 
 
-def test_a_group_waits_for_its_coordinator(ottla_broker, ottla_topic):
+def test_a_group_waits_for_its_coordinator(ottla_broker: ottla.Broker, ottla_topic: str) -> None:
     servers, group = ottla_broker.bootstrap_servers, ottla_topic
     orders.place(servers, ottla_topic, FRUIT)
     with ottla_broker.faults.add("FindCoordinator", group=group, error="COORDINATOR_NOT_AVAILABLE", times=3) as fault:
@@ -36,11 +36,13 @@ def test_a_group_waits_for_its_coordinator(ottla_broker, ottla_topic):
         assert fault.hits == 3
 
 
-def test_no_order_is_lost_when_a_leader_dies():
+def test_no_order_is_lost_when_a_leader_dies() -> None:
     with ottla.Cluster(3) as cluster:
         cluster.create_topic("orders")
         orders.place(cluster.bootstrap_servers, "orders", FRUIT)
         assert orders.count(cluster.bootstrap_servers, "orders", "counts", 3) == {"pear": 1, "plum": 2}
-        cluster.leader("orders").kill()
+        leader = cluster.leader("orders")
+        assert leader is not None
+        leader.kill()
         orders.place(cluster.bootstrap_servers, "orders", [("carol", "fig")])
         assert orders.count(cluster.bootstrap_servers, "orders", "counts", 1) == {"fig": 1}

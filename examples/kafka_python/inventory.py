@@ -21,7 +21,7 @@ def table(servers: str, topic: str) -> dict[str, int]:
         consumer.assign([partition])
         end = consumer.end_offsets([partition])[partition]
         consumer.seek_to_beginning(partition)
-        found = {}
+        found: dict[str, int] = {}
         while consumer.position(partition) < end:
             for records in consumer.poll(timeout_ms=1000).values():
                 found |= {record.key.decode(): int(record.value) for record in records}

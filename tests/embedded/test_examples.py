@@ -12,7 +12,16 @@ from tests.peers.skips import require
 from tests.support.inner_pytest import run_pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-MODULES = {"confluent": "confluent_kafka", "asyncio": "aiokafka", "faststream": "faststream", "kafka_python": "kafka"}
+MODULES = {
+    "confluent": "confluent_kafka",
+    "asyncio": "aiokafka",
+    "faststream": "faststream",
+    "kafka_python": "kafka",
+    "ottla_aio": "ottla",
+    "spark": "pyspark",
+}
+#: Spark takes a second JVM here: `tests/spark/test_example.py` does without.
+RUNS = [pytest.param(name, marks=pytest.mark.judge) if name == "spark" else name for name in MODULES]
 
 
 def test_all_are_run() -> None:
@@ -22,7 +31,7 @@ def test_all_are_run() -> None:
 
 
 @pytest.mark.clients
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", RUNS)
 def test_an_example_passes(name: str, tmp_path: Path) -> None:
     if importlib.util.find_spec(MODULES[name]) is None:
         require("clients", f"{MODULES[name]} is not installed")
