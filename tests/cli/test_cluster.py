@@ -14,7 +14,7 @@ import pytest
 
 from ottla.local_cluster import running
 from ottla.local_cluster.ports import is_free
-from ottla.local_cluster.state import existing, load
+from ottla.local_cluster.state import LocalBroker, LocalCluster, existing, load
 from tests.peers.ports import free_port as any_free_port
 from tests.support.waiting import eventually
 
@@ -170,6 +170,12 @@ def test_wrong_input_changes_nothing(ottla: Ottla, folder: Path, zookeeper: str)
     assert "broker 1 runs already, without num.partitions" in refused("start", "--set", "num.partitions=3")
     assert "there is no broker 2; the cluster has broker 1" in refused("stop", "2")
     assert (folder / "cluster.json").read_text() == before
+
+
+def test_a_cluster_that_is_stopped_says_how_it_is_started(ottla: Ottla, tmp_path: Path) -> None:
+    LocalCluster(tmp_path, "127.0.0.1:1", brokers=[LocalBroker(ports(1), id=1)]).save()
+    said = ottla("cluster", "status", "--dir", str(tmp_path), code=1).err
+    assert said.endswith(f"; `ottla cluster start --dir {tmp_path}` starts what does not run of it\n")
 
 
 @pytest.mark.java

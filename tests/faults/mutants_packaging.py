@@ -48,6 +48,13 @@ MUTANTS = (
         pytest=(f"{SYSTEMD}::test_a_manager_that_is_gone_is_a_warning",),
     ),
     Mutant(
+        "packaging.a-stopped-cluster-is-nobodys",
+        "python/ottla/cli/cluster.py",
+        ", if_absent=start_again",
+        "",
+        pytest=("tests/cli/test_cluster.py::test_a_cluster_that_is_stopped_says_how_it_is_started",),
+    ),
+    Mutant(
         "completion.an-error-in-the-line",
         COMPLETION,
         "except Exception:",

@@ -110,10 +110,18 @@ def parsed_bootstrap(text: str, option: str) -> list[Address]:
         raise click.BadParameter(f"{text!r}: {error}, such as 127.0.0.1:9092", param_hint=option) from None
 
 
-def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cluster], Awaitable[T]]) -> T:
+def with_cluster(
+    doing: str,
+    bootstrap: str,
+    timeout_ms: int,
+    work: Callable[[Cluster], Awaitable[T]],
+    *,
+    if_absent: str | None = None,
+) -> T:
     """Runs `work` with a connection to the cluster. What goes wrong becomes one line: `doing: why`.
 
     doing: e.g. "cannot create topic 'a'".
+    if_absent: what to do where no broker answers, if that is known.
     """
     from ottla.cli._interrupts import run as run_quietly
     from ottla.client.cluster import Cluster
@@ -133,10 +141,11 @@ def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cl
             except NotABroker:
                 raise
             except OSError as error:
-                raise click.ClickException(
-                    f"{doing}: {error}; is a broker running there? (`ottla serve` starts one, `ottla doctor "
-                    f"{cluster.bootstrap[0]}` says what answers)"
-                ) from None
+                advice = if_absent or (
+                    f"is a broker running there? (`ottla serve` starts one, `ottla doctor {cluster.bootstrap[0]}` "
+                    "says what answers)"
+                )
+                raise click.ClickException(f"{doing}: {error}; {advice}") from None
             return await work(cluster)
 
     with explained(doing):

@@ -14,6 +14,7 @@ from ottla.cli._settings import Finite, assignments, at_most_one, not_empty, on_
 if TYPE_CHECKING:
     from ottla.cli._status import Status
     from ottla.client.cluster import Cluster
+    from ottla.local_cluster.state import LocalCluster
 
 DIRECTORY = "cluster"
 #: More are no cluster to try things out on one machine with.
@@ -71,7 +72,7 @@ def start(
         cluster = running.start(
             Path(directory), count=count, given_zookeeper=zookeeper, port=port, settings=own, say=click.echo
         )
-    where = "" if directory == DIRECTORY else f" --dir {directory}"
+    where = _option(directory)
     click.echo(
         f"{counted(len(cluster.brokers), 'broker')} at {cluster.bootstrap}, with data and logs in {directory}\n"
         f"`ottla cluster status{where}` shows them, `ottla cluster stop{where}` ends them"
@@ -138,7 +139,8 @@ def status(directory: str | None, watch: bool, interval: float, as_json: bool, b
     not all brokers are asked in the same moment.
     """
     at_most_one({"--dir": directory is not None, "--bootstrap": on_command_line("bootstrap")})
-    bootstrap = _bootstrap_of(directory) or bootstrap
+    local = _local(directory)
+    start_again = f"`ottla cluster start{_option(local.directory)}` starts what does not run of it" if local else None
 
     async def work(cluster: Cluster) -> None:
         from ottla.cli._status import gather
@@ -150,11 +152,17 @@ def status(directory: str | None, watch: bool, interval: float, as_json: bool, b
 
         await while_read(lambda: look_again(lambda: gather(cluster), interval, as_json=as_json))
 
-    with_cluster("cannot see the cluster", bootstrap, timeout_ms, work)
+    where = local.bootstrap if local else bootstrap
+    with_cluster("cannot see the cluster", where, timeout_ms, work, if_absent=start_again)
 
 
-def _bootstrap_of(directory: str | None) -> str | None:
-    """Where the cluster of a directory is; None if none was named and there is none in the usual one, or the user has
+def _option(directory: Path | str) -> str:
+    """The option of a command line that names this directory; none for the usual one."""
+    return "" if str(directory) == DIRECTORY else f" --dir {directory}"
+
+
+def _local(directory: str | None) -> LocalCluster | None:
+    """The cluster of a directory; None if none was named and there is none in the usual one, or the user has
     said where to ask.
     """
     from ottla.cli._errors import explained
@@ -162,10 +170,9 @@ def _bootstrap_of(directory: str | None) -> str | None:
 
     with explained("cannot see the cluster", LocalClusterError):
         if directory is not None:
-            return state.existing(Path(directory)).bootstrap
+            return state.existing(Path(directory))
         source = click.get_current_context().get_parameter_source("bootstrap")
-        found = state.load(Path(DIRECTORY)) if source is click.core.ParameterSource.DEFAULT else None
-        return None if found is None else found.bootstrap
+        return state.load(Path(DIRECTORY)) if source is click.core.ParameterSource.DEFAULT else None
 
 
 def _show(found: Status, *, as_json: bool) -> None:

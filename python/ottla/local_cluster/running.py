@@ -52,7 +52,7 @@ def start(
 
     Raises LocalClusterError, OSError.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    _make(directory)
     with alone(directory), Claims() as claims:
         cluster = load(directory)
         is_new = cluster is None
@@ -103,6 +103,14 @@ def stop(
             _end(cluster, [own], signal.SIGKILL if kill else signal.SIGTERM)
             say("stopped the coordination tree")
         return cluster
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        file = next(each for each in (directory, *directory.parents) if each.exists())
+        raise LocalClusterError(f"{file} is a file: take another --dir") from None
 
 
 def _made(
