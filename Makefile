@@ -24,7 +24,7 @@ CHECKED := cargo --config profile.quick.package.ottla-core.opt-level=0 \
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build release run docs demo cluster test test-rust test-rust-python test-python test-leases-off judges quick stress tsan clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint deny fmt wheel licences dashboard clean
+.PHONY: help build release run docs demo cluster test test-rust test-rust-python test-python test-leases-off judges quick stress tsan clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint deny fmt wheel wheels sdist licences dashboard clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -303,6 +303,25 @@ STRIPPED := --strip --target-dir target/wheel
 wheel: $(STAMPS)/maturin ## an abi3 wheel in dist/
 	@$(with-commit) $(MATURIN) build --quiet --profile $(WHEEL_PROFILE) --locked --out $(DIST) \
 	    $(if $(filter release,$(WHEEL_PROFILE)),$(STRIPPED))
+
+sdist: $(STAMPS)/maturin ## the sources of the package in dist/, which `pip wheel` builds where cargo is
+	@$(with-commit) $(MATURIN) sdist --out $(DIST)
+
+# Of each Linux that a release is for: its name among Rust's targets, and what the wheel says of its C library.
+WHEELS := x86_64-unknown-linux-gnu:manylinux_2_28 aarch64-unknown-linux-gnu:manylinux_2_28 \
+	x86_64-unknown-linux-musl:musllinux_1_2 aarch64-unknown-linux-musl:musllinux_1_2
+
+# Zig compiles C for each of them and has their C libraries; rustup fetches what Rust needs of them.
+$(STAMPS)/zig: $(STAMPS)/maturin
+	$(BIN)/pip install --quiet ziglang
+	@touch $@
+
+wheels: $(STAMPS)/zig ## the wheels of a release in dist/, for each Linux: minutes for each
+	rustup target add $(foreach each,$(WHEELS),$(firstword $(subst :, ,$(each))))
+	@set -e; $(with-commit) for each in $(WHEELS); do \
+	    PATH=$(CURDIR)/$(BIN):$$PATH $(MATURIN) build --quiet --profile release --locked --out $(DIST) --zig $(STRIPPED) \
+	        --target $${each%:*} --compatibility $${each#*:}; \
+	done
 
 licences: ## THIRD-PARTY-LICENSES.txt, of the crates that are compiled into a wheel
 	$(PYTHON) packaging/licences.py > THIRD-PARTY-LICENSES.txt
