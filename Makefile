@@ -100,7 +100,7 @@ docs: $(STAMPS)/lint-tools ## rewrite the pages of docs/, and the signatures, th
 cluster: $(STAMPS)/build ## three brokers: one is killed, and every acknowledged record is looked for
 	@$(BIN)/python -m ottla.local_cluster.demo $(CLUSTER_ARGS)
 
-lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directions
+lint: $(STAMPS)/lint-tools $(STAMPS)/test-tools ## rustfmt, clippy, ruff, mypy, stubs, import directions
 	cargo fmt --check
 	$(BIN)/ruff check python tests benches examples
 	$(BIN)/ruff format --check python tests benches examples

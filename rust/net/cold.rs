@@ -105,7 +105,7 @@ fn probe(descriptor: &OwnedFd, position: u64) -> Probe {
     let mut byte = [0u8];
     let mut vector = [IoSliceMut::new(&mut byte)];
     match rustix::io::preadv2(descriptor, &mut vector, position, ReadWriteFlags::NOWAIT) {
-        Err(Errno::AGAIN | Errno::OPNOTSUPP) => Probe::Absent,
+        Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => Probe::Absent,
         Ok(0) | Err(_) => Probe::Beyond,
         Ok(_) => Probe::There,
     }

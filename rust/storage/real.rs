@@ -41,7 +41,7 @@ impl File for RealFile {
                 Ok(0) | Err(Errno::AGAIN) => break,
                 Ok(read) => done += read,
                 Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP) => return self.read_at(buffer, position),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return self.read_at(buffer, position),
                 Err(error) => return Err(error.into()),
             }
         }

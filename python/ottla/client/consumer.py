@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 import trio
 
 from ottla import _core
+from ottla.client.bounds import at_least
 from ottla.client.cluster import GONE_MS, Cluster
 from ottla.client.commits import Commits, Offsets
 from ottla.client.fetcher import Fetched, Fetcher
@@ -151,6 +152,8 @@ class Consumer:
     ) -> None:
         if group is None and instance_id is not None:
             raise InvalidConfig("instance_id is the name of a member: it needs a group")
+        at_least(1, fetch_bytes=fetch_bytes, partition_bytes=partition_bytes, unpacked_bytes_max=unpacked_bytes_max)
+        at_least(0, wait_ms=wait_ms, auto_commit_interval_ms=auto_commit_interval_ms)
         self.cluster = cluster
         self.group = group
         self.start: str | None = _checked_start(start, group)

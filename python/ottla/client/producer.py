@@ -24,6 +24,7 @@ import trio
 from ottla import _core
 from ottla._core import murmur2
 from ottla.client.batches import EPOCH_MAX, NOBODY, Batch, Delivered, Identity, Queue, Receipt
+from ottla.client.bounds import at_least
 from ottla.client.cluster import SILENT_MS, Address, Cluster, lacks
 from ottla.client.connection import Connection
 from ottla.client.errors import ConnectionLost
@@ -153,8 +154,10 @@ class Producer:
         waits. Idempotence needs acks=-1: another one has to be chosen together with `idempotent=False`.
 
         Raises:
-            ValueError: acks is none of them, or does not go with idempotence.
+            ValueError: acks is none of them, or does not go with idempotence; or another number is too small.
         """
+        at_least(1, batch_bytes=batch_bytes, memory_bytes=memory_bytes)
+        at_least(0, linger_ms=linger_ms, delivery_timeout_ms=delivery_timeout_ms)
         if acks not in (0, 1, ACKS_ALL):
             raise ValueError(f"acks={acks}: there are 0, 1 and -1 (all)")
         if idempotent and acks != ACKS_ALL:
