@@ -1,13 +1,13 @@
 """Threads beside the loop: `python benches/threads.py [--rounds 3] [--seconds 2] [--threads 2,4] [--only fetch]`.
 
 Brokers live at the same time and are measured in turns: the loop alone, one thread beside it, and two (or others by
-`--threads`). The cases are small Produces to one partition and to two, batches of 64 KiB and of 1 MiB, whose CRC the
+`--threads`). The cases are small Produces to one partition and to many, batches of 64 KiB and of 1 MiB, whose CRC the
 broker computes, and Fetches of 1 MiB that are sent from the page cache. The table has requests a second and the
-broker's CPU for a request, both also in shares of the loop alone in the same round.
+broker's CPU for a request, both also in shares of the loop alone in the same round. With TMPDIR=/dev/shm no disk is
+measured.
 
-The generator is one thread. Where it takes g of the broker's CPU for a request, P processors allow N threads P/(1+g)
-times what one serves, at most N times, and as much as one generator can ask for, 1/g times. `bound` is the least of
-these, and `reached` the part of it that is there.
+The generator is one thread. `bound` says how many times the rate of the loop alone can be reached: by as many threads,
+by what the processors have left, and by what one generator can ask for. `reached` is the part of it that is there.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benches.suite.frames import fetch_frame, produce_frame  # noqa: E402
+from benches.suite.frames import batch_of, fetch_frame, produce_frame, values  # noqa: E402
 from benches.suite.generators import Load  # noqa: E402
 from benches.suite.servers import create_topic  # noqa: E402
 from ottla._core import processors  # noqa: E402
 from ottla.broker.network_threads import VARIABLE as THREADS  # noqa: E402
 from tests.peers.ottla import Broker, Brokers  # noqa: E402
+from tests.support.client import connect  # noqa: E402
 
 TOPIC, READ = "hot", "read"
-CONNECTIONS = 8
+CONNECTIONS, PARTITIONS = 8, 16
 KIB = 1 << 10
 
 
@@ -54,21 +55,22 @@ class Measured(NamedTuple):
     generator_s: float
 
 
-def produce(folder: Path, value_bytes: int, records: int, partitions: int, topic: str = TOPIC) -> list[Path]:
+def produce(folder: Path, value_bytes: int, records: int, partitions: int) -> list[Path]:
     """A request for each partition."""
-    place = folder / f"{topic}-{value_bytes}-{records}-{partitions}"
+    place = folder / f"{value_bytes}-{records}-{partitions}"
     place.mkdir()
     each = range(partitions)
-    return [produce_frame(place, topic, value_bytes, records, partition=one).path for one in each]
+    return [produce_frame(place, TOPIC, value_bytes, records, partition=one).path for one in each]
 
 
 def cases(folder: Path) -> list[Case]:
     """The measured cases."""
     return [
         Case("100 bytes, 1 partition", produce(folder, 100, 1, 1), 16),
-        Case("100 bytes, 2 partitions", produce(folder, 100, 1, 2), 16),
+        Case("100 bytes, 16 partitions", produce(folder, 100, 1, PARTITIONS), 16),
         Case("64 KiB, 2 partitions", produce(folder, KIB, 64, 2), 2),
-        Case("1 MiB, 2 partitions", produce(folder, KIB, 1000, 2), 1),
+        Case("64 KiB, 16 partitions", produce(folder, KIB, 64, PARTITIONS), 2),
+        Case("1 MiB, 16 partitions", produce(folder, KIB, 1000, PARTITIONS), 1),
         Case("fetch 1 MiB", [fetch_frame(folder, READ, 1 << 20, offset=0)], 2),
     ]
 
@@ -90,8 +92,8 @@ def measured(load: Load, broker: Broker, case: Case, seconds: float) -> Measured
 
 def bound(threads: int, one: Measured, processors: int) -> float:
     """How many times the rate of one thread so many can reach."""
-    g = one.generator_s / one.broker_s
-    return min(threads, processors / (1 + g), 1 / max(g, 1e-9))
+    used = one.rate * (one.broker_s + one.generator_s)
+    return min(threads, processors / used, 1 / max(one.rate * one.generator_s, 1e-9))
 
 
 def main() -> None:
@@ -109,15 +111,15 @@ def main() -> None:
         wanted = [case for case in cases(folder) if arguments.only in case.name]
         brokers = stack.enter_context(Brokers(folder))
         # Small enough for any disk.
-        settings = {"log.segment.bytes": "67108864", "log.retention.bytes": "134217728"}
+        settings = {"log.segment.bytes": "33554432", "log.retention.bytes": "67108864"}
         settings |= {"log.retention.check.interval.ms": "1000", "log.segment.delete.delay.ms": "1000"}
-        written = Case("", produce(folder, KIB, 1000, 1, READ), 1)
         started = {count: brokers(environment={THREADS: str(count)}, settings=settings) for count in counts}
         for broker in started.values():
-            create_topic(broker, TOPIC, 2)
+            create_topic(broker, TOPIC, PARTITIONS)
             create_topic(broker, READ, 1)
-            for case in (written, wanted[0]):
-                measured(load, broker, case, 0.1)
+            with connect(broker) as client:
+                assert client.produce(READ, batch_of(values(KIB, 1000))).responses
+            measured(load, broker, wanted[0], 0.1)
         for case in wanted:
             for _ in range(arguments.rounds):
                 for count, broker in started.items():
